@@ -1,10 +1,11 @@
-//! Compiles the kernel programs with the distribution's clang. Nothing of the running kernel is needed for that.
+//! Compiles the kernel programs with the distribution's clang. The running kernel is not needed for
+//! it.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAMS: &[&str] = &["reuseport", "xdp", "probe", "balancer", "figures", "held"];
+const PROGRAMS: &[&str] = &["reuseport", "xdp", "probe", "balancer", "benchmark", "held"];
 
 fn main() {
     println!("cargo:rerun-if-changed=bpf");
@@ -18,23 +19,25 @@ fn main() {
 
 fn compile(clang: &str, program: &str, object: &Path) {
     let mut command = Command::new(clang);
-    // `-g` is what the verifier needs to know of global functions; clang's own name of the host's byte order is `bpf`.
+    // The verifier needs the debug information (`-g`) for global functions. clang's target `bpf`
+    // has the host's byte order.
     command.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]);
-    // Two stores that differ in their place shall not become one to a place that is computed: see decision 0021 on pointers.
+    // Two stores to different constant offsets must not be merged into one with a computed offset
+    // (decision 0021).
     command.args(["-mllvm", "-simplifycfg-sink-common=false"]);
-    // Debian and Ubuntu keep `asm/` of the C library in a folder of the machine's.
+    // Debian and Ubuntu keep `asm/` of the C library in an architecture's directory.
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     command.arg("-idirafter").arg(format!("/usr/include/{arch}-linux-gnu"));
     command.arg("-c").arg(format!("bpf/{program}.bpf.c")).arg("-o").arg(object);
     match command.status() {
         Ok(status) if status.success() => {}
         Ok(status) => panic!(
-            "{clang} could not compile bpf/{program}.bpf.c ({status}): it says why above. Linux's headers are in the package linux-libc-dev, and \
-             clang must be 14 or newer; NW_CLANG names another one."
+            "{clang} could not compile bpf/{program}.bpf.c ({status}); the reason is above. Linux's headers are in \
+             the package linux-libc-dev, and clang must be 14 or newer; NW_CLANG selects another one."
         ),
         Err(e) => panic!(
-            "the kernel programs are compiled by clang, and {clang} could not be started ({e}): install the package clang (apt-get install clang, \
-             or tools/setup build), or name another one by NW_CLANG."
+            "the kernel programs are compiled by clang, and {clang} could not be started ({e}): install the package \
+             clang (apt-get install clang, or tools/setup build), or select another one with NW_CLANG."
         ),
     }
 }

@@ -1,25 +1,26 @@
 -- Wireshark dissector for Named Data Networking: packet format 0.3 and NDNLPv2.
 --
--- Reads frames with EtherType 0x8624 (as `nw tap -w` writes them), UDP and TCP port 6363 (streams are put together again), the UDP multicast
--- port 56363, and WebSocket messages on TCP port 9696. For one run: wireshark -X lua_script:ndn.lua packets.pcapng. For all: copy it to the
--- folder that Help > About Wireshark > Folders calls "Personal Lua Plugins".
+-- Dissects frames with EtherType 0x8624 (as written by `nw tap -w`), UDP and TCP port 6363 (with stream reassembly),
+-- the UDP multicast port 56363, and WebSocket messages on TCP port 9696. For a single run:
+-- wireshark -X lua_script:ndn.lua packets.pcapng. For all runs, copy this file to the folder "Personal Lua Plugins" in
+-- Help > About Wireshark > Folders.
 --
 -- Filters: ndn.name contains "film", ndn.type == 5 (Interest), ndn.nack_reason, ndn.lp.congestion_mark, ndn.lp.pit_token
 --
 -- SPDX-License-Identifier: Apache-2.0 OR MIT
 
 local ETHERTYPE, PORT, MULTICAST_PORT, WEBSOCKET_PORT = 0x8624, 6363, 56363, 9696
--- Longer elements are no packets: a stream that claims one is out of step.
+-- Longer elements are no packets; a stream that contains one is out of sync.
 local PACKET_LEN_MAX = 8800
 local DEPTH_MAX = 16
 
 local ndn = Proto("ndn", "Named Data Networking")
 
--- How the value of an element is shown.
-local NEST, NAME, NUMBER, BYTES, TEXT, EMPTY, COMPONENT, DELEGATIONS, TIME_MS =
-  "nest", "name", "number", "bytes", "text", "empty", "component", "delegations", "ms"
+-- The kinds of element values.
+local NEST, NAME, NUMBER, BYTES, TEXT, EMPTY, COMPONENT, FRAGMENT, TIME_MS =
+  "nest", "name", "number", "bytes", "text", "empty", "component", "fragment", "ms"
 
--- Elements by where they stand, as numbers have other meanings elsewhere: number = { name, kind, elements inside }.
+-- Elements by context, because type numbers depend on it: type = { title, kind, elements inside }.
 local component = {
   [0x01] = { "ImplicitSha256DigestComponent", COMPONENT }, [0x02] = { "ParametersSha256DigestComponent", COMPONENT },
   [0x08] = { "GenericNameComponent", COMPONENT }, [0x20] = { "KeywordNameComponent", COMPONENT },
@@ -40,7 +41,7 @@ local meta_info = {
 }
 local interest = {
   [0x07] = { "Name", NAME, component }, [0x21] = { "CanBePrefix", EMPTY }, [0x12] = { "MustBeFresh", EMPTY },
-  [0x1e] = { "ForwardingHint", DELEGATIONS, name_only }, [0x0a] = { "Nonce", BYTES }, [0x0c] = { "InterestLifetime", TIME_MS },
+  [0x1e] = { "ForwardingHint", NEST, name_only }, [0x0a] = { "Nonce", BYTES }, [0x0c] = { "InterestLifetime", TIME_MS },
   [0x22] = { "HopLimit", NUMBER }, [0x24] = { "ApplicationParameters", BYTES },
   [0x2c] = { "InterestSignatureInfo", NEST, signature_info }, [0x2e] = { "InterestSignatureValue", BYTES },
 }
@@ -51,7 +52,7 @@ local data = {
 local packets = { [0x05] = { "Interest", NEST, interest }, [0x06] = { "Data", NEST, data } }
 local nack = { [0x0321] = { "NackReason", NUMBER } }
 local link = {
-  [0x50] = { "Fragment", "fragment" }, [0x51] = { "Sequence", BYTES }, [0x52] = { "FragIndex", NUMBER }, [0x53] = { "FragCount", NUMBER },
+  [0x50] = { "Fragment", FRAGMENT }, [0x51] = { "Sequence", BYTES }, [0x52] = { "FragIndex", NUMBER }, [0x53] = { "FragCount", NUMBER },
   [0x62] = { "PitToken", BYTES }, [0x0320] = { "Nack", NEST, nack }, [0x032c] = { "IncomingFaceId", NUMBER },
   [0x0330] = { "NextHopFaceId", NUMBER }, [0x0334] = { "CachePolicy", NEST, { [0x0335] = { "CachePolicyType", NUMBER } } },
   [0x0340] = { "CongestionMark", NUMBER }, [0x0344] = { "Ack", BYTES }, [0x0348] = { "TxSequence", BYTES },
@@ -65,47 +66,54 @@ local SIGNATURE_TYPES = {
   [5] = "SignatureEd25519", [200] = "Null",
 }
 local CONTENT_TYPES = { [0] = "Blob", [1] = "Link", [2] = "Key", [3] = "Nack", [4] = "Manifest", [5] = "PrefixAnn" }
-local WORDS = { NackReason = NACK_REASONS, SignatureType = SIGNATURE_TYPES, ContentType = CONTENT_TYPES }
--- Numbers in names: segments and such.
+-- Prefixes of typed name components with numbers.
 local CONVENTIONS = { [0x32] = "seg=", [0x34] = "off=", [0x36] = "v=", [0x38] = "t=", [0x3a] = "seq=" }
 
-local fields = {
-  type = ProtoField.uint32("ndn.type", "Type", base.DEC, { [5] = "Interest", [6] = "Data", [0x64] = "LpPacket" }),
-  length = ProtoField.uint32("ndn.length", "Length"),
-  name = ProtoField.string("ndn.name", "Name"),
-  component = ProtoField.string("ndn.component", "Component"),
-  nonce = ProtoField.bytes("ndn.nonce", "Nonce"),
-  lifetime = ProtoField.uint64("ndn.lifetime", "InterestLifetime (ms)"),
-  freshness = ProtoField.uint64("ndn.freshness", "FreshnessPeriod (ms)"),
-  hop_limit = ProtoField.uint64("ndn.hop_limit", "HopLimit"),
-  can_be_prefix = ProtoField.none("ndn.can_be_prefix", "CanBePrefix"),
-  must_be_fresh = ProtoField.none("ndn.must_be_fresh", "MustBeFresh"),
-  content_type = ProtoField.uint64("ndn.content_type", "ContentType", base.DEC, CONTENT_TYPES),
-  content = ProtoField.bytes("ndn.content", "Content"),
-  signature_type = ProtoField.uint64("ndn.signature_type", "SignatureType", base.DEC, SIGNATURE_TYPES),
-  nack_reason = ProtoField.uint64("ndn.nack_reason", "NackReason", base.DEC, NACK_REASONS),
-  lp_sequence = ProtoField.uint64("ndn.lp.sequence", "Sequence"),
-  lp_frag_index = ProtoField.uint64("ndn.lp.frag_index", "FragIndex"),
-  lp_frag_count = ProtoField.uint64("ndn.lp.frag_count", "FragCount"),
-  lp_pit_token = ProtoField.bytes("ndn.lp.pit_token", "PitToken"),
-  lp_congestion_mark = ProtoField.uint64("ndn.lp.congestion_mark", "CongestionMark"),
-  lp_ack = ProtoField.uint64("ndn.lp.ack", "Ack"),
-  lp_tx_sequence = ProtoField.uint64("ndn.lp.tx_sequence", "TxSequence"),
-}
+-- The fields for filters by key, and the titles of the elements that have one.
+local fields, FIELD_OF = {}, {}
 ndn.fields = {}
-for _, field in pairs(fields) do table.insert(ndn.fields, field) end
--- Elements with a field of their own.
-local FIELD_OF = {
-  Nonce = fields.nonce, InterestLifetime = fields.lifetime, FreshnessPeriod = fields.freshness, HopLimit = fields.hop_limit,
-  CanBePrefix = fields.can_be_prefix, MustBeFresh = fields.must_be_fresh, ContentType = fields.content_type, Content = fields.content,
-  SignatureType = fields.signature_type, NackReason = fields.nack_reason, Sequence = fields.lp_sequence,
-  FragIndex = fields.lp_frag_index, FragCount = fields.lp_frag_count, PitToken = fields.lp_pit_token,
-  CongestionMark = fields.lp_congestion_mark, Ack = fields.lp_ack, TxSequence = fields.lp_tx_sequence,
-}
+
+-- Adds the field `ndn.<filter>`, which shows the elements with its label unless `element_title` names others.
+local function add_field(key, constructor, filter, label, element_title, ...)
+  local field = constructor("ndn." .. filter, label, ...)
+  fields[key] = field
+  table.insert(ndn.fields, field)
+  if element_title then FIELD_OF[element_title] = field end
+end
+
+add_field("type", ProtoField.uint32, "type", "Type", nil, base.DEC, { [5] = "Interest", [6] = "Data", [0x64] = "LpPacket" })
+add_field("length", ProtoField.uint32, "length", "Length")
+add_field("name", ProtoField.string, "name", "Name")
+add_field("component", ProtoField.string, "component", "Component")
+add_field("lifetime", ProtoField.uint64, "lifetime", "InterestLifetime (ms)", "InterestLifetime")
+add_field("freshness", ProtoField.uint64, "freshness", "FreshnessPeriod (ms)", "FreshnessPeriod")
+
+-- Fields that are labelled like their elements: { filter, title, values }.
+for constructor, list in pairs({
+  [ProtoField.bytes] = { { "nonce", "Nonce" }, { "content", "Content" }, { "lp.pit_token", "PitToken" } },
+  [ProtoField.none] = { { "can_be_prefix", "CanBePrefix" }, { "must_be_fresh", "MustBeFresh" } },
+  [ProtoField.uint64] = {
+    { "hop_limit", "HopLimit" }, { "content_type", "ContentType", CONTENT_TYPES },
+    { "signature_type", "SignatureType", SIGNATURE_TYPES }, { "nack_reason", "NackReason", NACK_REASONS },
+    { "lp.sequence", "Sequence" }, { "lp.frag_index", "FragIndex" }, { "lp.frag_count", "FragCount" },
+    { "lp.congestion_mark", "CongestionMark" }, { "lp.ack", "Ack" }, { "lp.tx_sequence", "TxSequence" },
+  },
+}) do
+  for _, entry in ipairs(list) do
+    local filter, title, values = entry[1], entry[2], entry[3]
+    if values then
+      add_field(filter, constructor, filter, title, title, base.DEC, values)
+    else
+      add_field(filter, constructor, filter, title, title)
+    end
+  end
+end
+-- Numbers of any length that are encoded as bytes.
+local IS_SEQUENCE = { Sequence = true, Ack = true, TxSequence = true }
 local malformed = ProtoExpert.new("ndn.malformed", "Malformed NDN element", expert.group.MALFORMED, expert.severity.ERROR)
 ndn.experts = { malformed }
 
--- A variable-size number of TLV: its value and how many bytes it has; nil where the bytes end before it does.
+-- Returns the value and the length in bytes of a TLV number, or nil if the buffer ends before the number.
 local function var_number(buffer, at)
   if at >= buffer:len() then return nil end
   local first = buffer(at, 1):uint()
@@ -114,13 +122,13 @@ local function var_number(buffer, at)
   if at + 1 + bytes > buffer:len() then return nil end
   if bytes == 8 then
     local wide = buffer(at + 1, 8):uint64()
-    -- No element is that long: any number beyond the bytes says so.
+    -- No element is that long, so any number beyond the buffer will do.
     return wide:higher() == 0 and wide:lower() or 0x7fffffff, 9
   end
   return buffer(at + 1, bytes):uint(), 1 + bytes
 end
 
--- The element at `at`: its type, where its value begins, and the value's length; nil where its head is not whole.
+-- Returns the type of the element at `at`, the start of its value and the value's length, or nil if the header is incomplete.
 local function element(buffer, at)
   local kind, kind_bytes = var_number(buffer, at)
   if not kind then return nil end
@@ -129,37 +137,38 @@ local function element(buffer, at)
   return kind, at + kind_bytes + length_bytes, length
 end
 
--- A non-negative integer of 1, 2, 4 or 8 bytes; nil for others.
+-- Returns a non-negative integer of 1, 2, 4 or 8 bytes, or nil for other lengths.
 local function integer(range)
   local bytes = range:len()
   if bytes == 1 or bytes == 2 or bytes == 4 or bytes == 8 then return range:uint64() end
 end
 
-local function escaped(bytes)
-  local text, dots = "", true
+-- Returns the bytes of a component with percent-encoding.
+local function percent_encode(bytes)
+  local text, only_dots = "", true
   for i = 0, bytes:len() - 1 do
     local byte = bytes:get_index(i)
-    local plain = string.char(byte)
-    if not plain:match("[%w%-%.%_%~]") then plain = string.format("%%%02X", byte) end
-    if byte ~= 0x2e then dots = false end
-    text = text .. plain
+    local character = string.char(byte)
+    if not character:match("[%w%-%.%_%~]") then character = string.format("%%%02X", byte) end
+    if byte ~= 0x2e then only_dots = false end
+    text = text .. character
   end
-  -- Components of dots alone have three more.
-  return dots and "..." .. text or text
+  -- URIs add three dots to a component that consists of dots only.
+  return only_dots and "..." .. text or text
 end
 
--- A component as URIs have it.
+-- Returns a component as in a URI.
 local function component_text(kind, range)
   if kind == 0x01 or kind == 0x02 then
     return (kind == 1 and "sha256digest=" or "params-sha256=") .. tostring(range and range:bytes() or ""):lower()
   end
   local number = range and CONVENTIONS[kind] and integer(range)
   if number then return CONVENTIONS[kind] .. tostring(number) end
-  local text = range and escaped(range:bytes()) or "..."
+  local text = range and percent_encode(range:bytes()) or "..."
   return kind == 8 and text or kind .. "=" .. text
 end
 
--- A name's value as a URI.
+-- Returns the value of a name as a URI.
 local function name_text(buffer, at, stop)
   local text = ""
   while at < stop do
@@ -171,92 +180,124 @@ local function name_text(buffer, at, stop)
   return text == "" and "/" or text
 end
 
--- What the packet list says of a packet. `found` gathers it while elements are read.
+-- Returns the text of a packet for the packet list, from the values in `found` that were collected by the elements.
 local function summary(found)
   if found.type == "Interest" or found.type == "Data" then
-    local what = found.nack and "Nack" .. (found.nack ~= "" and "(" .. found.nack .. ")" or "") or found.type
-    return what .. " " .. (found.name or "?")
+    local title = found.nack and "Nack" .. (found.nack ~= "" and "(" .. found.nack .. ")" or "") or found.type
+    return title .. " " .. (found.name or "?")
   end
   if found.fragment then return "Fragment " .. found.fragment end
   return found.acks and "Ack" or "LpPacket"
 end
 
-local elements -- Calls itself.
+local dissect_elements -- Called recursively by the functions below.
 
--- One element into the tree; where the next one begins, or nil when this one is not whole.
-local function one(buffer, at, stop, tree, known, depth, found)
-  local kind, value, length = element(buffer, at)
-  if not kind or value + length > stop then
-    tree:add_proto_expert_info(malformed, "element ends beyond what holds it")
+-- Adds an element without a field: its title, and its value if it can be shown.
+local function add_plain(e, tree)
+  if e.number and (e.kind == NUMBER or e.kind == TIME_MS) then
+    tree:add(ndn, e.whole, e.title .. ": " .. tostring(e.number) .. (e.kind == TIME_MS and " ms" or ""))
+  elseif e.kind == TEXT and e.value then
+    tree:add(ndn, e.whole, e.title .. ": " .. e.value:string())
+  else
+    tree:add(ndn, e.whole, e.title .. string.format(" (%d bytes)", e.length))
+  end
+end
+
+-- Adds an element with a single value, to its field if it has one.
+local function add_value(e, tree)
+  local field = FIELD_OF[e.title]
+  if not field then
+    add_plain(e, tree)
+  elseif e.kind == EMPTY then
+    tree:add(field, e.whole)
+  elseif IS_SEQUENCE[e.title] or e.kind == NUMBER or e.kind == TIME_MS then
+    if e.number then tree:add(field, e.whole, e.number) else add_plain(e, tree) end
+  elseif e.value then
+    tree:add(field, e.value)
+  else
+    add_plain(e, tree)
+  end
+end
+
+local function add_name(e, tree, depth, found)
+  local text = name_text(e.buffer, e.start, e.stop)
+  -- The name of the packet itself, not of its key locator.
+  if depth == 1 then found.name = text end
+  dissect_elements(e.buffer, e.start, e.stop, tree:add(fields.name, e.whole, text), e.inside, depth + 1, found)
+end
+
+local function add_component(e, tree)
+  tree:add(fields.component, e.whole, component_text(e.type, e.value)):append_text(" (" .. e.title .. ")")
+end
+
+local function add_nested(e, tree, depth, found)
+  local branch = tree:add(ndn, e.whole, e.title)
+  if e.title == "Nack" then found.nack = "" end
+  if e.title == "Interest" or e.title == "Data" then
+    found.type, depth = e.title, 0
+    branch:add(fields.type, e.header, e.type):set_generated()
+    branch:add(fields.length, e.header, e.length):set_generated()
+  end
+  if depth < DEPTH_MAX then dissect_elements(e.buffer, e.start, e.stop, branch, e.inside, depth + 1, found) end
+end
+
+local function add_fragment(e, tree, _, found)
+  local branch = tree:add(ndn, e.whole, e.title .. string.format(" (%d bytes)", e.length))
+  if found.frag_count and found.frag_count > 1 then
+    found.fragment = string.format("%d of %d", (found.frag_index or 0) + 1, found.frag_count)
+  elseif e.value then
+    dissect_elements(e.buffer, e.start, e.stop, branch, packets, 0, found)
+  end
+end
+
+local ADD = { [NAME] = add_name, [COMPONENT] = add_component, [NEST] = add_nested, [FRAGMENT] = add_fragment }
+
+-- Collects the values of link headers for the summary.
+local function collect(e, found)
+  if e.title == "Ack" then found.acks = true end
+  if not e.number then return end
+  local number = e.number:tonumber()
+  if e.title == "NackReason" then found.nack = NACK_REASONS[number] or tostring(e.number) end
+  if e.title == "FragIndex" then found.frag_index = number end
+  if e.title == "FragCount" then found.frag_count = number end
+end
+
+-- Adds an element to the tree and returns the start of the next one, or nil if this one is incomplete.
+local function dissect_element(buffer, at, stop, tree, known, depth, found)
+  local type_number, start, length = element(buffer, at)
+  if not type_number or start + length > stop then
+    tree:add_proto_expert_info(malformed, "the element ends beyond its parent")
     return nil
   end
-  local entry = known[kind] or { string.format("Unknown type %d", kind), BYTES }
-  local title, show, inside = entry[1], entry[2], entry[3]
-  local whole, range = buffer(at, value + length - at), length > 0 and buffer(value, length) or nil
-  local number = range and integer(range)
-  local field = FIELD_OF[title]
-  local branch
-  if show == NAME then
-    local text = name_text(buffer, value, value + length)
-    -- The packet's own name, not one in its key locator.
-    if depth == 1 then found.name = text end
-    branch = tree:add(fields.name, whole, text)
-    elements(buffer, value, value + length, branch, inside, depth + 1, found)
-  elseif show == COMPONENT then
-    tree:add(fields.component, whole, component_text(kind, range)):append_text(" (" .. title .. ")")
-  elseif show == NEST or show == DELEGATIONS then
-    branch = tree:add(ndn, whole, title)
-    if title == "Nack" then found.nack = "" end
-    if title == "Interest" or title == "Data" then
-      found.type, depth = title, 0
-      branch:add(fields.type, buffer(at, value - at), kind):set_generated()
-      branch:add(fields.length, buffer(at, value - at), length):set_generated()
-    end
-    if depth < DEPTH_MAX then elements(buffer, value, value + length, branch, inside, depth + 1, found) end
-  elseif show == "fragment" then
-    branch = tree:add(ndn, whole, title .. string.format(" (%d bytes)", length))
-    if found.frag_count and found.frag_count > 1 then
-      found.fragment = string.format("%d of %d", (found.frag_index or 0) + 1, found.frag_count)
-    elseif range then
-      elements(buffer, value, value + length, branch, packets, 0, found)
-    end
-  elseif field and show == EMPTY then
-    tree:add(field, whole)
-  elseif field and range and (show == NUMBER or show == TIME_MS) and number then
-    tree:add(field, whole, number)
-  elseif field == fields.lp_sequence or field == fields.lp_ack or field == fields.lp_tx_sequence then
-    if number then tree:add(field, whole, number) end
-  elseif field and range then
-    tree:add(field, range)
-  elseif number and (show == NUMBER or show == TIME_MS) then
-    tree:add(ndn, whole, title .. ": " .. tostring(number) .. (show == TIME_MS and " ms" or ""))
-  elseif show == TEXT and range then
-    tree:add(ndn, whole, title .. ": " .. range:string())
-  else
-    tree:add(ndn, whole, title .. string.format(" (%d bytes)", length))
-  end
-  if number and title == "NackReason" then found.nack = NACK_REASONS[number:tonumber()] or tostring(number) end
-  if number and title == "FragIndex" then found.frag_index = number:tonumber() end
-  if number and title == "FragCount" then found.frag_count = number:tonumber() end
-  if title == "Ack" then found.acks = true end
-  return value + length
+  local entry = known[type_number] or { string.format("Unknown type %d", type_number), BYTES }
+  local value = length > 0 and buffer(start, length) or nil
+  local e = {
+    type = type_number, title = entry[1], kind = entry[2], inside = entry[3],
+    buffer = buffer, start = start, stop = start + length, length = length,
+    header = buffer(at, start - at), whole = buffer(at, start + length - at),
+    value = value, number = value and integer(value),
+  }
+  local add = ADD[e.kind] or add_value
+  add(e, tree, depth, found)
+  collect(e, found)
+  return e.stop
 end
 
-elements = function(buffer, at, stop, tree, known, depth, found)
-  while at and at < stop do at = one(buffer, at, stop, tree, known, depth, found) end
+dissect_elements = function(buffer, at, stop, tree, known, depth, found)
+  while at and at < stop do at = dissect_element(buffer, at, stop, tree, known, depth, found) end
 end
 
--- One packet of `length` bytes; what it is, in a few words.
-local function packet(buffer, at, length, tree)
+-- Dissects a packet of `length` bytes and returns its summary.
+local function dissect_packet(buffer, at, length, tree)
   local range = buffer(at, length)
   local found, branch = {}, tree:add(ndn, range)
-  one(buffer, at, at + length, branch, packets, 0, found)
-  local words = summary(found)
-  branch:append_text(", " .. words)
-  return words
+  dissect_element(buffer, at, at + length, branch, packets, 0, found)
+  local text = summary(found)
+  branch:append_text(", " .. text)
+  return text
 end
 
--- Bytes of the packet at `at`: nil for more than there are, 0 for what is no packet.
+-- Returns the length of the packet at `at` in bytes, nil if its header is incomplete, or 0 if it is no packet.
 local function packet_len(buffer, at)
   local kind, value, length = element(buffer, at)
   if not kind then return nil end
@@ -264,33 +305,33 @@ local function packet_len(buffer, at)
   return value + length - at
 end
 
-local function say(pinfo, words)
+local function set_columns(pinfo, summaries)
   pinfo.cols.protocol = "NDN"
-  pinfo.cols.info = table.concat(words, ", ")
+  pinfo.cols.info = table.concat(summaries, ", ")
 end
 
--- Frames, datagrams and messages: packets back to back. Ethernet may add bytes to short frames behind them.
+-- Dissects frames, datagrams and messages, which contain one or more packets. Ethernet pads short frames.
 function ndn.dissector(tvb, pinfo, tree)
-  local at, words = 0, {}
+  local at, summaries = 0, {}
   while at < tvb:len() do
     local length = packet_len(tvb, at)
     if not length or length == 0 or at + length > tvb:len() then break end
-    table.insert(words, packet(tvb, at, length, tree))
+    table.insert(summaries, dissect_packet(tvb, at, length, tree))
     at = at + length
   end
-  if #words == 0 then return 0 end
-  say(pinfo, words)
+  if #summaries == 0 then return 0 end
+  set_columns(pinfo, summaries)
   return at
 end
 
--- A stream: what is not whole yet waits for the next segments.
+-- Dissects a stream; an incomplete packet waits for the next segments.
 local stream = Proto("ndn_stream", "Named Data Networking over a stream")
 function stream.dissector(tvb, pinfo, tree)
-  local at, words = 0, {}
+  local at, summaries = 0, {}
   while at < tvb:len() do
     local length = packet_len(tvb, at)
     if length == 0 then
-      -- Not NDN, or the capture began in the middle of a packet.
+      -- Not NDN, or the capture starts in the middle of a packet.
       break
     end
     if not length or at + length > tvb:len() then
@@ -298,10 +339,10 @@ function stream.dissector(tvb, pinfo, tree)
       pinfo.desegment_len = length and at + length - tvb:len() or DESEGMENT_ONE_MORE_SEGMENT
       break
     end
-    table.insert(words, packet(tvb, at, length, tree))
+    table.insert(summaries, dissect_packet(tvb, at, length, tree))
     at = at + length
   end
-  if #words > 0 then say(pinfo, words) end
+  if #summaries > 0 then set_columns(pinfo, summaries) end
   return at == 0 and pinfo.desegment_len == 0 and 0 or tvb:len()
 end
 
@@ -309,6 +350,6 @@ DissectorTable.get("ethertype"):add(ETHERTYPE, ndn)
 DissectorTable.get("udp.port"):add(PORT, ndn)
 DissectorTable.get("udp.port"):add(MULTICAST_PORT, ndn)
 DissectorTable.get("tcp.port"):add(PORT, stream)
--- A message of WebSocket is a packet.
+-- A WebSocket message is a packet.
 local websocket = DissectorTable.get("ws.port")
 if websocket then websocket:add(WEBSOCKET_PORT, ndn) end

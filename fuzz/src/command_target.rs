@@ -1,4 +1,5 @@
-//! The target over signed commands, apart from the others because it needs the `trust` crate. Replayed by `crates/trust/tests/corpus.rs`.
+//! The target over signed commands, apart from the others because it needs the `trust` crate.
+//! Replayed by `crates/trust/tests/corpus.rs`.
 
 use nw_trust::{Command, CommandPolicy};
 use nw_wire::Interest;
@@ -17,7 +18,9 @@ pub fn command(bytes: &[u8]) -> Result<(), &'static str> {
             return Err("refused");
         }
     };
-    assert!(command.name.is_prefix_of(interest.name()) && command.name.len() < interest.name().len());
+    assert!(
+        command.name.is_prefix_of(interest.name()) && command.name.len() < interest.name().len()
+    );
     assert!(command.signed.iter().map(|part| part.len()).sum::<usize>() <= bytes.len());
     policy.check(&interest, true, NOW_MS).map(drop).map_err(|_| "refused")
 }

@@ -1,14 +1,16 @@
-//! The targets over what `api` decodes: management messages and the configuration file. Replayed by `crates/api/tests/corpus.rs`.
+//! The targets over what `api` decodes: management messages and the configuration file. Replayed by
+//! `crates/api/tests/corpus.rs`.
 
 use nw_api::config::Config;
 use nw_api::management::client::{decode_cs_info, decode_items, decode_status};
 use nw_api::management::{
-    ChannelStatus, ControlParameters, ControlResponse, FaceEventNotification, FaceQueryFilter, FaceStatus,
-    FibEntry, RibEntry, StrategyChoice, command,
+    ChannelStatus, ControlParameters, ControlResponse, FaceEventNotification, FaceQueryFilter,
+    FaceStatus, FibEntry, RibEntry, StrategyChoice, command,
 };
 use nw_wire::Interest;
 
-/// Every decoder of management, on the same bytes; what is accepted must survive being written and read again.
+/// Every decoder of management, on the same bytes; what is accepted must survive being written and
+/// read again.
 pub fn management(bytes: &[u8]) -> Result<(), &'static str> {
     let mut accepted = false;
     if let Ok(parameters) = ControlParameters::decode(bytes) {
@@ -43,7 +45,10 @@ pub fn config(bytes: &[u8]) -> Result<(), &'static str> {
     match Config::parse("nw.toml", text) {
         Ok(_) => Ok(()),
         Err(problems) => {
-            assert!(problems.to_string().contains("nw.toml"), "a problem without its place: {problems}");
+            assert!(
+                problems.to_string().contains("nw.toml"),
+                "a problem without its place: {problems}"
+            );
             Err("refused")
         }
     }

@@ -4,24 +4,25 @@ use nw_element_api::Value;
 use nw_graph::GraphFile;
 use nw_graph::check::check;
 
-/// A graph file: read, or refused with problems that stand in the text. Numbers are left out before the graph is judged: they may ask for large tables.
+/// A graph file: read, or refused with problems that stand in the text. Numbers are left out before
+/// the graph is judged: they may ask for large tables.
 pub fn graph(bytes: &[u8]) -> Result<(), &'static str> {
     let Ok(text) = core::str::from_utf8(bytes) else { return Err("refused") };
     let (mut file, problems) = GraphFile::parse(text);
     let lines = text.lines().count() as u32 + 1;
     for problem in &problems {
-        assert!(problem.place.line <= lines, "{problem}: there are {lines} lines");
-        assert!(!problem.what.is_empty() && !problem.remedy.is_empty());
+        assert!(problem.position.line <= lines, "{problem}: there are {lines} lines");
+        assert!(!problem.message.is_empty() && !problem.remedy.is_empty());
     }
     file.graph.nodes.truncate(16);
     let nodes = file.graph.nodes.len();
     for node in &mut file.graph.nodes {
         node.parameters.0.retain(|(_, value)| matches!(value, Value::Text(_)));
-        node.parameter_places.clear();
+        node.parameter_positions.clear();
     }
     file.graph.connections.retain(|connection| {
-        let from = !matches!(connection.from, nw_graph::From::Port(node, _) if node >= nodes);
-        from && !matches!(connection.to, nw_graph::To::Port(node, _) if node >= nodes)
+        let from = !matches!(connection.from, nw_graph::Source::Port(node, _) if node >= nodes);
+        from && !matches!(connection.to, nw_graph::Target::Port(node, _) if node >= nodes)
     });
     let judged = check(&file.graph);
     if problems.is_empty() && judged.is_empty() { Ok(()) } else { Err("refused") }

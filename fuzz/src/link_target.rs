@@ -1,13 +1,14 @@
-//! The link service, which keeps state over packets: reassembly and reliability against whatever a peer sends, and time that passes. Frames of
-//! AF_XDP and messages of netlink as well. Replayed by `crates/faces/tests/corpus.rs`.
+//! The link service, which keeps state over packets: reassembly and reliability against whatever a
+//! peer sends, and time that passes. Frames of AF_XDP and messages of netlink as well. Replayed by
+//! `crates/faces/tests/corpus.rs`.
 
 use core::time::Duration;
-use nw_element_api::{DropCounters, FaceId, Instant, Kind, Pool};
-use nw_faces::config::{LINK_PACKET_LEN_MAX, ReassemblyLimits};
-use nw_faces::link::{LinkService, LinkSettings, QueueState, ReassemblyBudget, Source, Tally};
-use nw_faces::outbox::Outbox;
+use nw_element_api::{DropCounters, FaceId, Kind, Pool, Timestamp};
 use nw_faces::xdp::frame::{Body, read};
-use nw_faces::{FaceCounters, FaceFlags, FacesConfig};
+use nw_link::Outbox;
+use nw_link::config::{LINK_PACKET_LEN_MAX, ReassemblyLimits};
+use nw_link::{DropRecorder, LinkService, LinkSettings, QueueState, ReassemblyBudget, Source};
+use nw_link::{FaceCounters, FaceFlags, LinkDefaults};
 use nw_name::HashKey;
 use nw_wire::LpHeader;
 
@@ -22,16 +23,16 @@ struct Link {
     budget: ReassemblyBudget,
     face: FaceCounters,
     all: DropCounters,
-    now: Instant,
+    now: Timestamp,
 }
 
-/// The first byte has the flags of the face and its MTU; what follows are steps: time that passes, link packets as they are, link packets
-/// made of numbers, acknowledgements, packets to send.
+/// The first byte has the flags of the face and its MTU; what follows are steps: time that passes,
+/// link packets as they are, link packets made of numbers, acknowledgements, packets to send.
 pub fn link(bytes: &[u8]) -> Result<(), &'static str> {
     let mut bytes = Bytes(bytes);
     let how = bytes.one();
     let mtu = [None, Some(64), Some(200), Some(1400)][usize::from(how >> 6)];
-    let mut settings = LinkSettings::new(&FacesConfig::default(), mtu);
+    let mut settings = LinkSettings::new(&LinkDefaults::default(), mtu);
     settings.flags = FaceFlags(u64::from(how & 7));
     let limits = ReassemblyLimits { bytes_max_all: BYTES_MAX, ..ReassemblyLimits::default() };
     let mut link = Link {
@@ -40,7 +41,7 @@ pub fn link(bytes: &[u8]) -> Result<(), &'static str> {
         budget: ReassemblyBudget::new(limits),
         face: FaceCounters::default(),
         all: DropCounters::default(),
-        now: Instant::from_millis(1000),
+        now: Timestamp::from_millis(1000),
     };
     let mut received = 0;
     for _ in 0..STEPS_MAX {
@@ -51,8 +52,8 @@ pub fn link(bytes: &[u8]) -> Result<(), &'static str> {
         assert!(link.budget.bytes() <= BYTES_MAX, "{} bytes held", link.budget.bytes());
         assert_eq!(link.pool.packets_in_use(), 0, "a packet is lost");
     }
-    let mut tally = Tally { face: &mut link.face, all: &mut link.all };
-    link.service.end(&mut link.budget, &mut tally);
+    let mut drops = DropRecorder { face: &mut link.face, total: &mut link.all };
+    link.service.close(&mut link.budget, &mut drops);
     assert_eq!(link.budget.bytes(), 0, "fragments outlive their face");
     if received > 0 { Ok(()) } else { Err("nothing") }
 }
@@ -63,8 +64,8 @@ impl Link {
         match bytes.one() % 6 {
             0 => {
                 self.now = self.now + Duration::from_millis(u64::from(bytes.one()) * 8);
-                let mut tally = Tally { face: &mut self.face, all: &mut self.all };
-                self.service.expire(self.now, &mut self.budget, &mut tally);
+                let mut drops = DropRecorder { face: &mut self.face, total: &mut self.all };
+                self.service.expire(self.now, &mut self.budget, &mut drops);
                 0
             }
             1 => {
@@ -112,9 +113,15 @@ impl Link {
         let packet = self.pool.copy_of(link_packet).expect("the pool has room");
         let face = FaceId::from_number(300).expect("a face id");
         let source = Source { face, local: false, congested: false, sender };
-        let mut tally = Tally { face: &mut self.face, all: &mut self.all };
-        let packet =
-            self.service.receive(self.now, packet, source, &mut self.pool, &mut self.budget, &mut tally);
+        let mut drops = DropRecorder { face: &mut self.face, total: &mut self.all };
+        let packet = self.service.receive(
+            self.now,
+            packet,
+            source,
+            &mut self.pool,
+            &mut self.budget,
+            &mut drops,
+        );
         packet.map_or(0, |packet| {
             self.pool.release(packet);
             1
@@ -126,8 +133,8 @@ impl Link {
         self.pool.meta_mut(&packet).kind = Kind::Data;
         let mut outbox = Outbox::default();
         let queue = QueueState { bytes: 0, bytes_max: u64::MAX };
-        let mut tally = Tally { face: &mut self.face, all: &mut self.all };
-        self.service.send(self.now, packet, queue, &mut self.pool, &mut outbox, &mut tally);
+        let mut drops = DropRecorder { face: &mut self.face, total: &mut self.all };
+        self.service.send(self.now, packet, queue, &mut self.pool, &mut outbox, &mut drops);
         outbox.clear(&mut self.pool);
     }
 }
@@ -147,7 +154,7 @@ pub fn frame(bytes: &[u8]) -> Result<(), &'static str> {
 
 /// Messages of the kernel about interfaces, addresses, neighbours and routes.
 pub fn netlink(bytes: &[u8]) -> Result<(), &'static str> {
-    let count = nw_faces::raw::news(bytes).count();
+    let count = nw_faces::raw::events(bytes).count();
     assert!(count <= bytes.len(), "no message is shorter than its header");
     if count > 0 { Ok(()) } else { Err("nothing") }
 }

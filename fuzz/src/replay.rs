@@ -1,5 +1,5 @@
-//! Replays the corpus of a fuzz target; the crates whose code a target runs do so in their tests. `crates/wire/tests/corpus.rs` says what file names
-//! promise.
+//! Replays the corpus of a fuzz target; the crates whose code a target runs do so in their tests.
+//! `crates/wire/tests/corpus.rs` says what file names promise.
 
 use std::fs;
 use std::path::Path;

@@ -7,7 +7,8 @@ use nw_rest_api::read_body;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Every body that a server takes, from the same bytes; what is accepted must survive being written and read again.
+/// Every body that a server takes, from the same bytes; what is accepted must survive being written
+/// and read again.
 pub fn rest_body(bytes: &[u8]) -> Result<(), &'static str> {
     let accepted = [
         survives::<FaceWanted>(bytes),

@@ -1,4 +1,5 @@
-//! The target over SafeBags, apart from the others because it needs the `trust` crate. Replayed by `crates/trust/tests/corpus.rs`.
+//! The target over SafeBags, apart from the others because it needs the `trust` crate. Replayed by
+//! `crates/trust/tests/corpus.rs`.
 
 use nw_trust::{Error, safebag};
 

@@ -1,4 +1,5 @@
-//! Files of the simulator: scenarios, and topologies in GML or as lists of links. Replayed by `crates/sim/tests/corpus.rs`.
+//! Files of the simulator: scenarios, and topologies in GML or as lists of links. Replayed by
+//! `crates/sim/tests/corpus.rs`.
 
 use nw_sim::{Overrides, Scenario, Topology};
 
@@ -8,13 +9,17 @@ pub fn scenario(bytes: &[u8]) -> Result<(), &'static str> {
     match Scenario::parse("s.toml", text, None, &Overrides::default()) {
         Ok(_) => Ok(()),
         Err(problems) => {
-            assert!(problems.to_string().contains("s.toml"), "a problem without its place: {problems}");
+            assert!(
+                problems.to_string().contains("s.toml"),
+                "a problem without its place: {problems}"
+            );
             Err("refused")
         }
     }
 }
 
-/// The first byte is the format: `g` is GML, anything else a list of links. What is accepted holds the promises of [`Topology`].
+/// The first byte is the format: `g` is GML, anything else a list of links. What is accepted holds
+/// the promises of [`Topology`].
 pub fn topology(bytes: &[u8]) -> Result<(), &'static str> {
     let Some((format, text)) = bytes.split_first() else { return Err("refused") };
     let Ok(text) = core::str::from_utf8(text) else { return Err("refused") };

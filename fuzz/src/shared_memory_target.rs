@@ -1,7 +1,8 @@
-//! What a neighbour on this machine may do to a link over shared memory: its first message, the memory that comes with it, words in that, messages on the socket. Replayed by
+//! What a neighbour on this machine may do to a link over shared memory: its first message, the
+//! memory that comes with it, words in that, messages on the socket. Replayed by
 //! `crates/faces/tests/corpus.rs`.
 
-use nw_faces::shm::{RING_LEN_MAX, RING_LEN_MIN, Shared, Unsent};
+use nw_faces::shm::{RING_LEN_MAX, RING_LEN_MIN, SendError, SharedMemoryLink};
 use nw_faces::{CloseReason, SharedMemoryFault};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{
@@ -13,7 +14,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-/// Bits of the first byte: a file comes with the first message, it can't become shorter or longer, it is as long as was said; it is our end that offers.
+/// Bits of the first byte: a file comes with the first message, it can't become shorter or longer,
+/// it is as long as was said; it is our end that offers.
 const FILE: u8 = 1;
 const SEALED: u8 = 2;
 const AS_SAID: u8 = 4;
@@ -24,24 +26,26 @@ const HEAD_LEN: usize = 4096;
 const WORDS: u8 = 8;
 const WORD_STEP: u64 = 128;
 
-/// The first byte says how the link begins, the second how long the first message is, which follows. What is behind it are steps of either end.
+/// The first byte says how the link begins, the second how long the first message is, which
+/// follows. What is behind it are steps of either end.
 pub fn shared_memory(bytes: &[u8]) -> Result<(), &'static str> {
     let mut bytes = Bytes(bytes);
     let how = bytes.one();
     let len = usize::from(bytes.one() % 32);
     let first = bytes.some(len);
     let flags = SocketFlags::CLOEXEC;
-    let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-        .expect("a pair of sockets");
+    let (near, far) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .expect("a pair of sockets");
     if how & WE_OFFER != 0 {
-        let mut ours = Shared::offer(near.as_fd(), RING_LEN_MIN).expect("an offer");
+        let mut ours = SharedMemoryLink::offer(near.as_fd(), RING_LEN_MIN).expect("an offer");
         say(&far, first, None);
         ours.receive(near.as_fd(), &mut [0; 64]).map_err(name)?;
         return if ours.is_open() { steps(ours, &near, far, None, bytes) } else { Err("partial") };
     }
     let memory = (how & FILE != 0).then(|| memory(first, how));
     say(&far, first, memory.as_ref());
-    match Shared::accept(near.as_fd()).map_err(name)? {
+    match SharedMemoryLink::accept(near.as_fd()).map_err(name)? {
         Some(ours) => {
             assert!(ours.is_open() && how & 7 == 7, "only what can't vanish is mapped");
             steps(ours, &near, far, memory, bytes)
@@ -52,7 +56,7 @@ pub fn shared_memory(bytes: &[u8]) -> Result<(), &'static str> {
 
 /// Both ends go on, until the steps or the link are at their end.
 fn steps(
-    mut ours: Shared,
+    mut ours: SharedMemoryLink,
     near: &OwnedFd,
     far: OwnedFd,
     memory: Option<File>,
@@ -89,8 +93,8 @@ fn steps(
                     &[IoSlice::new(&buffer[..len / 2]), IoSlice::new(&buffer[len / 2..len])],
                 ) {
                     Ok(sent) => assert!(sent <= len),
-                    Err(Unsent::Gone) => return Err("gone"),
-                    Err(Unsent::Fault(fault)) => return Err(fault_name(fault)),
+                    Err(SendError::PeerGone) => return Err("gone"),
+                    Err(SendError::Fault(fault)) => return Err(fault_name(fault)),
                 }
             }
             _ => far = None,
@@ -101,7 +105,8 @@ fn steps(
 
 /// What a neighbour sends along with its first message.
 fn memory(first: &[u8], how: u8) -> File {
-    let said = first.get(8..16).map_or(0, |len| u64::from_le_bytes(core::array::from_fn(|at| len[at])));
+    let said =
+        first.get(8..16).map_or(0, |len| u64::from_le_bytes(core::array::from_fn(|at| len[at])));
     let said = usize::try_from(said).map_or(RING_LEN_MAX, |len| len.min(RING_LEN_MAX));
     let len = if how & AS_SAID != 0 { HEAD_LEN + 2 * said } else { HEAD_LEN };
     let file = rustix::fs::memfd_create("fuzz", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
@@ -140,7 +145,7 @@ fn fault_name(fault: SharedMemoryFault) -> &'static str {
         SharedMemoryFault::Memory => "memory",
         SharedMemoryFault::Size => "size",
         SharedMemoryFault::Position => "position",
-        SharedMemoryFault::Bell => "bell",
+        SharedMemoryFault::Wakeup => "bell",
     }
 }
 

@@ -1,10 +1,11 @@
-//! What each fuzz target does with its input. The fuzzers call these, and so does the replay of the corpora in `cargo test`
-//! (`crates/wire/tests/corpus.rs`), which also holds seeds to the outcome their file name promises.
+//! What each fuzz target does with its input. The fuzzers call these, and so does the replay of the
+//! corpora in `cargo test` (`crates/wire/tests/corpus.rs`), which also holds seeds to the outcome
+//! their file name promises.
 
-use nw_name::{HashKey, Name, NameRef, Prefixes};
+use nw_name::{HashKey, Name, NameRef, PrefixHashes};
 use nw_wire::certificate::Certificate;
 use nw_wire::dissect::{self, Options};
-use nw_wire::forwarding::{DataFields, InterestFields, Leading};
+use nw_wire::forwarding::{DataFields, InterestFields, PaddedPacket};
 use nw_wire::tlv::frame;
 use nw_wire::{Data, Error, Framing, Interest, LpHeader, LpPacket, PACKET_LEN_MAX};
 
@@ -40,8 +41,8 @@ pub fn name(bytes: &[u8]) -> Outcome {
     let rebuilt: Name = name.components().collect();
     assert_eq!(rebuilt.as_ref(), name);
     assert_eq!(name.to_string().parse::<Name>().as_ref(), Ok(&rebuilt));
-    let prefixes = Prefixes::of(&KEY, name);
-    assert_eq!((prefixes.whole(), prefixes.count()), (KEY.name(name), name.len()));
+    let prefixes = PrefixHashes::of(&KEY, name);
+    assert_eq!((prefixes.full_hash(), prefixes.count()), (KEY.name(name), name.len()));
     assert!(name.prefix(name.len() / 2).is_prefix_of(name));
     Ok(())
 }
@@ -68,7 +69,10 @@ pub fn interest(bytes: &[u8]) -> Outcome {
         interest.nonce().map(|n| n.to_be_bytes().to_vec())
     );
     assert_eq!(interest.hop_limit_start().map(|at| bytes[at]), interest.hop_limit());
-    assert_eq!(interest.forwarding_hint().next().is_some(), interest.forwarding_hint_value().is_some());
+    assert_eq!(
+        interest.forwarding_hint().next().is_some(),
+        interest.forwarding_hint_span().is_some()
+    );
     assert_eq!(interest.signature_info().is_some(), interest.signed_portion().is_some());
     assert_eq!(interest.signature_info().is_some(), interest.signature_value().is_some());
     assert!(interest.signature_info().is_none() || interest.parameters().is_some());
@@ -112,7 +116,7 @@ pub fn lp(bytes: &[u8]) -> Outcome {
         tx_sequence: packet.tx_sequence,
         non_discovery: packet.non_discovery,
         prefix_announcement: packet.prefix_announcement,
-        receive_room_kib: packet.receive_room_kib,
+        receive_window_kib: packet.receive_window_kib,
     };
     // Written again, it reads the same.
     let payload = packet.fragment.unwrap_or(&[]);
@@ -123,8 +127,11 @@ pub fn lp(bytes: &[u8]) -> Outcome {
     assert_eq!((second.fragment, second.sequence), (packet.fragment, packet.sequence));
     assert_eq!((second.pit_token, second.nack), (packet.pit_token, packet.nack));
     assert_eq!(second.acks().collect::<Vec<_>>(), acks);
-    assert_eq!((second.congestion_mark, second.no_cache), (packet.congestion_mark, packet.no_cache));
-    assert_eq!(second.receive_room_kib, packet.receive_room_kib);
+    assert_eq!(
+        (second.congestion_mark, second.no_cache),
+        (packet.congestion_mark, packet.no_cache)
+    );
+    assert_eq!(second.receive_window_kib, packet.receive_window_kib);
     refuse_cuts(bytes, |cut| LpPacket::check(cut).is_err());
     Ok(())
 }
@@ -174,8 +181,8 @@ pub fn stream(bytes: &[u8]) -> Outcome {
 pub fn decode(bytes: &[u8]) -> Outcome {
     let packet = LpPacket::check(bytes).map_err(|e| refuse(bytes, e))?;
     let Some(fragment) = packet.fragment.filter(|_| !packet.is_fragmented()) else { return Ok(()) };
-    let mut prefixes = Prefixes::new(&KEY);
-    let within = Leading::new(&bytes[packet.fragment_start..], fragment.len());
+    let mut prefixes = PrefixHashes::new(&KEY);
+    let within = PaddedPacket::new(&bytes[packet.fragment_start..], fragment.len());
     let (place, name) = match fragment[0] {
         5 => (
             InterestFields::check(within, &KEY, &mut prefixes).map(|fields| fields.name),
@@ -188,10 +195,10 @@ pub fn decode(bytes: &[u8]) -> Outcome {
     };
     assert_eq!(place.err(), name.err());
     let name = name.map_err(|e| refuse(fragment, e))?;
-    let (start, len) = place.map_or((0, 0), |(start, len)| (usize::from(start), usize::from(len)));
-    assert_eq!(fragment[start..start + len], *name.as_bytes());
-    assert_eq!((prefixes.whole(), prefixes.count()), (KEY.name(name), name.len()));
-    for count in 0..=prefixes.kept() {
+    let place = place.unwrap_or_default();
+    assert_eq!(*place.in_bytes(fragment), *name.as_bytes());
+    assert_eq!((prefixes.full_hash(), prefixes.count()), (KEY.name(name), name.len()));
+    for count in 0..=prefixes.stored_len() {
         assert_eq!(prefixes.end(count), name.prefix(count).as_bytes().len());
     }
     Ok(())

@@ -1,16 +1,20 @@
-//! What a WebSocket peer may send: a request, an answer to ours, or frames in pieces. Replayed by `crates/faces/tests/corpus.rs`.
+//! What a WebSocket peer may send: a request, an answer to ours, or frames in pieces. Replayed by
+//! `crates/faces/tests/corpus.rs`.
 
 use nw_element_api::{Packet, Pool};
-use nw_faces::config::{LINK_PACKET_LEN_MAX, WebSocketConfig};
 use nw_faces::queue::ByteQueue;
-use nw_faces::websocket::WebSocket;
-use nw_faces::websocket::frame::HEAD_LEN_MAX;
-use nw_faces::websocket::handshake::{Asked, HTTP_LEN_MAX, Opening, judge};
+use nw_link::config::{LINK_PACKET_LEN_MAX, WebSocketConfig};
+use nw_link::websocket::WebSocket;
+use nw_link::websocket::frame::HEAD_LEN_MAX;
+use nw_link::websocket::handshake::{
+    ClientHandshake, HTTP_LEN_MAX, RequestOutcome, answer_request,
+};
 use nw_name::HashKey;
 use std::cell::Cell;
 use std::net::SocketAddr;
 
-/// The first byte says what the others are: 0 a request, 1 an answer, otherwise frames that are read so many bytes at a time.
+/// The first byte says what the others are: 0 a request, 1 an answer, otherwise frames that are
+/// read so many bytes at a time.
 pub fn websocket(bytes: &[u8]) -> Result<(), &'static str> {
     let Some((what, bytes)) = bytes.split_first() else { return Err("partial") };
     match what {
@@ -22,16 +26,16 @@ pub fn websocket(bytes: &[u8]) -> Result<(), &'static str> {
 
 fn request(bytes: &[u8]) -> Result<(), &'static str> {
     let peer = SocketAddr::from(([127, 0, 0, 1], 1));
-    match judge(bytes, 0, peer, &WebSocketConfig::default()) {
-        Asked::Accepted(_, answer) => {
+    match answer_request(bytes, 0, peer, &WebSocketConfig::default()) {
+        RequestOutcome::Accepted(_, answer) => {
             assert!(answer.starts_with(b"HTTP/1.1 101 ") && answer.ends_with(b"\r\n\r\n"));
             Ok(())
         }
-        Asked::Partial => {
+        RequestOutcome::Partial => {
             assert!(bytes.len() < HTTP_LEN_MAX);
             Err("partial")
         }
-        Asked::Refused(answer) => {
+        RequestOutcome::Refused(answer) => {
             assert!(answer.starts_with(b"HTTP/1.1 4"));
             Err("refused")
         }
@@ -40,8 +44,9 @@ fn request(bytes: &[u8]) -> Result<(), &'static str> {
 
 /// Nobody can know the key of an opening, so nothing is accepted.
 fn answer(bytes: &[u8]) -> Result<(), &'static str> {
-    let opening = Opening::to(SocketAddr::from(([127, 0, 0, 1], 9696)));
-    match opening.answered(bytes) {
+    let opening =
+        ClientHandshake::new(SocketAddr::from(([127, 0, 0, 1], 9696)), "bm90IHRoZSBzYW1wbGUhIQ==");
+    match opening.check_response(bytes) {
         Ok(None) => Err("partial"),
         Ok(Some(_)) => panic!("accepted an answer to another question"),
         Err(_) => Err("refused"),
@@ -50,7 +55,8 @@ fn answer(bytes: &[u8]) -> Result<(), &'static str> {
 
 fn frames(bytes: &[u8], piece: usize) -> Result<(), &'static str> {
     let mut pool = Pool::new(HashKey::new([1, 2, 3, 4]), 2, 64);
-    let (mut socket, mut answers, mut carry) = (WebSocket::accepted(), ByteQueue::default(), Vec::new());
+    let (mut socket, mut answers, mut carry) =
+        (WebSocket::server(), ByteQueue::default(), Vec::new());
     for now in bytes.chunks(piece) {
         let chunk = pool.take_chunk().expect("one is free");
         carry.extend_from_slice(now);
@@ -61,8 +67,13 @@ fn frames(bytes: &[u8], piece: usize) -> Result<(), &'static str> {
                 pool.release(packet);
             }
         };
-        let (at, result) =
-            socket.cut(&chunk, carry.len(), &mut pool, (&mut answers, &Cell::new(usize::MAX)), &mut each);
+        let (at, result) = socket.read_messages(
+            &chunk,
+            carry.len(),
+            &mut pool,
+            (&mut answers, &Cell::new(usize::MAX)),
+            &mut each,
+        );
         carry.drain(..at);
         pool.release_chunk(chunk);
         assert_eq!(pool.packets_in_use(), 0);

@@ -18,8 +18,8 @@ addresses = ["192.0.2.1"]
 interfaces = ["out", "in1", "in2"]
 attach = "generic"
 control_member = "m1"
-folder = "{folder}/state"
-pin = "{pin}"
+state_dir = "{folder}/state"
+bpffs_dir = "{pin}"
 secret = "a secret of this test alone"
 {cluster}
 [health]
@@ -108,7 +108,7 @@ class Words(CommandLine):
         done = subprocess.run([*nobody, binary, "balancer", "run", "-c", path], capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
         said = done.stderr.decode()
         self.assertEqual(done.returncode, 1, said)
-        self.assertIn("this process may not: run it as root, or with `AmbientCapabilities=CAP_BPF", said.splitlines()[-1])
+        self.assertIn("this process lacks the rights for a balancer: run it as root, or with `AmbientCapabilities=CAP_BPF", said.splitlines()[-1])
         self.assertFalse((Path(self.folder) / "b.sock").exists())
 
 
@@ -198,7 +198,7 @@ class Cluster(CommandLine):
             texts[self.without_socket] = texts[self.without_socket].split("control =")[0]
         text = FILE.format(folder=self.folder, pin=self.pin, cluster=cluster, more=more) + "".join(texts.values())
         if folder:
-            text = text.replace(f'folder = "{self.folder}/state"', f'folder = "{folder}"')
+            text = text.replace(f'state_dir = "{self.folder}/state"', f'state_dir = "{folder}"')
         path = Path(self.folder) / "b.toml"
         path.write_text(text)
         self.log = Path(self.folder) / "b.log"
@@ -287,7 +287,7 @@ class Cluster(CommandLine):
         self.assertGreater(min(counters.values()), 50, counters)
         self.assertIn("port: saw 6401, which m1 has already", self.b("add", "m3", "--address", "10.1.3.2", "--port", "6401", code=6))
         self.assertIn("is the control member of the configuration", self.b("remove", "m1", code=6))
-        self.assertIn('no member is called "m9": there are m1, m2', self.b("remove", "m9", code=3))
+        self.assertIn('no member is called "m9"; the members are: m1, m2', self.b("remove", "m9", code=3))
         self.assertIn("a number from 1 to 1000000, or measured", self.b("weight", "m1", "0", code=6))
         self.nw("balancer", "status", "--check", "--control", f"{self.folder}/b.sock")
         top = self.b("top", "--once", "-i", "100")
@@ -341,7 +341,7 @@ class Cluster(CommandLine):
         # An option that a running balancer can't change is named.
         path.write_text(text.replace("interval_ms = 200", "interval_ms = 300"))
         self.balancer.send_signal(signal.SIGHUP)
-        self.until(lambda: "[health] changed and take effect at the next start" in self.log.read_text(), "what waits is named")
+        self.until(lambda: "changes in [health] take effect at the next start" in self.log.read_text(), "what waits is named")
         self.until(lambda: abs(share() - 0.5) < 0.01, "the weight is back")
         # A member that the file does not have any more drains and leaves.
         path.write_text(text.split('[[member]]\nname = "m2"')[0])
@@ -356,7 +356,7 @@ class Cluster(CommandLine):
         self.until_active({"m1"})
         self.assertEqual(self.states()["m2"], "failed")
         trouble = {member["name"]: member.get("trouble") for member in self.b("status")["members"]}["m2"]
-        self.assertIn("its probes don't come back", trouble)
+        self.assertIn("its probes are not answered", trouble)
         self.assertEqual(self.answered(self.pinging(50)), (50, 50))
         self.members[2].send_signal(signal.SIGCONT)
         self.until_active({"m1", "m2"})
@@ -410,10 +410,10 @@ class Cluster(CommandLine):
         self.assertIn("start `nw balancer agent` beside its router", trouble)
         place = ["--control", "http://10.1.2.1:6380"]
         wrong = self.inside("m2", NW, "balancer", "agent", "m2", *place, stderr=subprocess.PIPE)
-        self.assertIn(b"the token of control.token_file is needed", wrong.communicate(timeout=PATIENCE_S)[1])
+        self.assertIn(b"the token in control.token_file is required", wrong.communicate(timeout=PATIENCE_S)[1])
         place += ["--token-file", token]
         wrong = self.inside("m2", NW, "balancer", "agent", "m9", *place, stderr=subprocess.PIPE)
-        self.assertIn(b'no member is called "m9"', wrong.communicate(timeout=PATIENCE_S)[1])
+        self.assertIn(b'there is no member "m9"', wrong.communicate(timeout=PATIENCE_S)[1])
         agent = self.inside("m2", NW, "balancer", "agent", "m2", *place, "--socket", f"{self.folder}/m2.sock", stderr=subprocess.DEVNULL)
         self.until_active({"m1", "m2"})
         # It was added just before: the balancer looks at the routes of m1 every tenth of a second.

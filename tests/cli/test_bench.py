@@ -111,13 +111,13 @@ class Bench(CommandLine):
         out, error = process.communicate(timeout=10)
         self.assertEqual(process.returncode, 1)
         self.assertFalse(json.loads(out)["complete"])
-        self.assertRegex(error.decode(), "^nw: .*before its time")
+        self.assertRegex(error.decode(), "^nw: .*ended early")
         self.assertNotIn("panicked", error.decode())
 
     def test_nobody_answers(self):
         router = self.router()
         done = self.nw("bench", "generate", "--packets", 10, "--lifetime", 200, router=router, code=1)
-        self.assertRegex(done.stderr.decode(), "nw: nothing below /bench was answered: .*nw bench answer")
+        self.assertRegex(done.stderr.decode(), "nw: no Interest under /bench was answered: .*nw bench answer")
         self.assertRegex(done.stdout.decode(), r"refused +10 +Nack\(NoRoute\)")
 
     def test_no_router(self):
@@ -131,9 +131,9 @@ class Bench(CommandLine):
             (1, ["run", "--hit-ratio", 2], "--hit-ratio"),
             (1, ["generate", "--zipf", 99], "--zipf"),
             (1, ["answer", "--payload", 9000], "--payload"),
-            (1, ["run", "--over", "memory", "--html", "no/such/folder/x.html"], "no folder"),
+            (1, ["run", "--over", "memory", "--html", "no/such/folder/x.html"], "does not exist"),
             (1, ["run", "--over", "memory", "--socket", "unix:///nowhere"], "--socket"),
-            (2, ["run", "--rate", 0], "requests a second"),
+            (2, ["run", "--rate", 0], "requests per second"),
             (2, ["run", "--rate", 10, "--window", 3], "cannot be used"),
             (2, ["run", "--poisson"], "--rate"),
             (2, ["run", "--payload", "9-3"], "smaller number first"),

@@ -173,7 +173,7 @@ class HostNames(CommandLine):
         # A name without an address is told and tried again; the router runs.
         near.write('[[face]]\nuri = "udp4://name.invalid:6363"\n')
         near.process.send_signal(signal.SIGHUP)
-        self.until(lambda: "name.invalid" in near.said() and "is not there yet" in near.said(), "the name is told")
+        self.until(lambda: "name.invalid" in near.said() and "is not connected yet" in near.said(), "the name is told")
         self.assertNotIn(b"/far", self.nw("route", "list", router=near).stdout)
 
     def test_clients_find_a_router_by_name(self):
@@ -214,11 +214,11 @@ class Rights(CommandLine):
         self.assertTrue(control.is_socket())
         router.write(text + "[faces.ethernet]\nlisten = true\n" + FACE)
         router.process.send_signal(signal.SIGHUP)
-        self.until(lambda: "configuration taken over" in router.said(), "the file is read again")
+        self.until(lambda: "configuration applied" in router.said(), "the file is read again")
         self.until(lambda: b"6399" in self.nw("face", "list", router=router).stdout, "its face is there")
         router.write(text + "[tables]\nlock = true\n")
         router.process.send_signal(signal.SIGHUP)
-        self.until(lambda: "needs CAP_IPC_LOCK, given up at the start" in router.said(), "the right is named")
+        self.until(lambda: "needs CAP_IPC_LOCK, dropped at start" in router.said(), "the right is named")
 
     def test_rights_are_given_up_without_another_user(self):
         router = self.router(more="[process]\ndrop_privileges = true\n[forwarder]\nshards = 1\n")

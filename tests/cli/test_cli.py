@@ -379,7 +379,7 @@ class Control(CommandLine):
         self.assertIn(b"nlsr", self.nw("route", "show", "/a/b/c", router=router).stdout)
         self.assertIn(b"chosen for /", self.nw("strategy", "show", "/a/b", router=router).stdout)
         shown = self.nw("face", "show", peer, router=router).stdout.decode()
-        for words in ("local fields", "reliability", "congestion marking", "on, above", "scope", "non-local", "link type", "point-to-point", "expires", "never"):
+        for words in ("local fields", "reliability", "congestion marking", "on above", "scope", "non-local", "link type", "point-to-point", "expires", "never"):
             self.assertIn(words, shown)
         self.assertIn(b"congestion-marking", self.nw("face", "list", "--remote", peer, router=router).stdout)
         self.nw("face", "destroy", peer, router=router)
@@ -552,17 +552,17 @@ class RunningARouter(CommandLine):
         self.assertTrue(all(shard["packets"] > 30 for shard in shards), shards)
         self.assertGreater(shards[0]["handed_over"], 30)
         self.assertEqual(status["content_store"]["entries"], sum(shard["cs_entries"] for shard in shards))
-        self.assertIn("2, the busiest with", self.nw("status", router=router).stdout.decode())
+        self.assertIn("2; the busiest has", self.nw("status", router=router).stdout.decode())
         table = self.nw("status", "--shards", router=router).stdout.decode().splitlines()
         self.assertEqual((len(table), table[0].split()[0]), (3, "shard"))
         for wrong in ("0", "65", "many"):
             self.assertIn("--shards", self.nw("run", "--shards", wrong, code=2).stderr.decode())
         hardware = self.nw("status", "--hardware").stdout.decode()
         self.assertIn("processors", hardware)
-        self.assertIn("placed by: ", hardware)
+        self.assertIn("placement rule: ", hardware)
         # A file that says nothing of threads changes nothing when it is read again.
         router.process.send_signal(signal.SIGHUP)
-        self.until(lambda: "configuration taken over" in router.said(), "the file is read again")
+        self.until(lambda: "configuration applied" in router.said(), "the file is read again")
         self.assertNotIn("after a restart", router.said())
         self.assertEqual(router.end(signal.SIGTERM), 0)
 
@@ -714,10 +714,10 @@ class Documents(CommandLine):
         bad = Path(self.folder) / "bad.toml"
         bad.write_text("[forwarder]\nnothing = 1\n")
         wrong = checks(self.nw("doctor", "--json", "--socket", f"unix://{left}", "-c", bad, code=1))
-        self.assertIn("left behind", wrong["socket"]["found"])
+        self.assertIn("left over", wrong["socket"]["found"])
         self.assertEqual((wrong["config"]["result"], wrong["config"]["remedy"]), ("fail", f"nw config --check {bad}"))
         taken = checks(self.nw("doctor", "--json", "--socket", f"unix://{left}", "-c", router.config, code=1))
-        self.assertIn("belongs to another program", taken["ports"]["found"])
+        self.assertIn("is in use by another program", taken["ports"]["found"])
 
     def test_dissect(self):
         packet = bytes.fromhex("0508 0703 080161 0a01 00".replace(" ", ""))

@@ -18,14 +18,14 @@ ROUTER = """
 pd = packet_dispatcher
 cs = content_store(mib = 16)
 fib = router(routes = ["/ up"])
-nobody = sink
+discard = sink
 faces -> pd.packet
 pd.interest -> cs.interest
 cs.hit -> faces
 cs.miss -> fib.interest -> faces
 pd.data -> fib.data -> cs.data -> faces
 pd.nack -> fib.nack -> faces
-fib.lesson -> nobody
+fib.route_event -> discard
 """
 
 
@@ -72,9 +72,9 @@ class Files(Graphs):
         self.assertIn(f"line {line}: out apps", said)
         self.assertIn("name: expected \"/b\", got \"/a\"", said)
         self.assertRegex(said, "2 passed, 1 failed")
-        one = self.nw("graph", "test", "--only", "two who ask", "--json", path, timeout=60).stdout.decode()
+        one = self.nw("graph", "test", "--only", "two Interests", "--json", path, timeout=60).stdout.decode()
         self.assertTrue(json.loads(one)["passed"])
-        self.assertIn("no test has", self.sentence(self.nw("graph", "test", "--only", "nothing", path, code=1)))
+        self.assertIn("no test name contains", self.sentence(self.nw("graph", "test", "--only", "nothing", path, code=1)))
 
     def test_drawings(self):
         chain = EXAMPLES / "chain.graph"
@@ -167,7 +167,7 @@ class Running(Graphs):
         self.addCleanup(pinging.communicate)
         self.addCleanup(pinging.kill)
         text = path.read_text()
-        with_counter = text.replace("nobody = sink", "nobody = sink\nseen = counter").replace("cs.miss -> fib", "cs.miss -> seen -> fib")
+        with_counter = text.replace("discard = sink", "discard = sink\nseen = counter").replace("cs.miss -> fib", "cs.miss -> seen -> fib")
         for turn in range(1, 5):
             path.write_text(with_counter if turn % 2 else text)
             process.send_signal(signal.SIGHUP)
@@ -179,7 +179,7 @@ class Running(Graphs):
         path.write_text(text + "cs.hit -> pd\n")
         process.send_signal(signal.SIGHUP)
         self.until(lambda: "stays as it was" in self.said(), "a refusal")
-        self.assertIn("is connected already", self.said())
+        self.assertIn("is already connected", self.said())
         report = json.loads(self.ending(process).splitlines()[-1])
         self.assertEqual(report["sent"][1], 1000)
 
@@ -188,11 +188,11 @@ class Running(Graphs):
         port, config = router.tcp, router.config
         self.assertEqual(router.end(), 0)
         _, process = self.run_graph(router)
-        self.until(lambda: "not there, tried again" in self.said(), "a warning")
+        self.until(lambda: "not open, trying again" in self.said(), "a warning")
         again = subprocess.Popen([NW, "run", "-c", config], stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
         self.addCleanup(again.wait)
         self.addCleanup(again.terminate)
-        self.until(lambda: re.search(rf"face=.?up.? .*{port}", self.said().split("not there")[-1]), "the peer")
+        self.until(lambda: re.search(rf"face=.?up.? .*{port}", self.said().split("not open")[-1]), "the peer")
         self.ending(process, signal.SIGINT)
 
     def test_status_lines(self):
@@ -205,7 +205,7 @@ class Running(Graphs):
         path = self.file(f"face apps listens unix://{self.folder}\nface up = tcp4://127.0.0.1:{free_port()}\n{ROUTER}")
         self.assertRegex(self.sentence(self.nw("graph", "run", path, code=1)), "face `apps`: ")
         path = self.file(f"face apps\nface up = tcp4://127.0.0.1:1\n{ROUTER}")
-        self.assertIn("face `apps` leads nowhere", self.sentence(self.nw("graph", "run", path, code=1)))
+        self.assertIn("face `apps` has no URI", self.sentence(self.nw("graph", "run", path, code=1)))
 
 
 if __name__ == "__main__":

@@ -323,11 +323,11 @@ class Top(Looking):
     def test_a_router_that_goes_is_told_and_one_that_comes_back_is_seen(self):
         router = self.router()
         process, ours, theirs, before = self.screen(router)
-        self.read_until(ours, b"q end")
+        self.read_until(ours, b"q quit")
         router.end(signal.SIGTERM)
         self.read_until(ours, b"can't")
         again = self.router()
-        self.read_until(ours, b"q end")
+        self.read_until(ours, b"q quit")
         self.assertIsNone(process.poll())
         os.write(ours, b"q")
         self.ended_well(process, ours, theirs, before)
@@ -370,10 +370,10 @@ class Trace(Looking):
             text = self.words(router, "/silent/x", "--lifetime", "300", "--seconds", "2")
             self.assertRegex(text, r"to face \d+ \(cost 5\), the cheapest of 2 that may be used; sent +\[udp4://127.0.0.1:%d\]" % silent)
             self.assertRegex(text, r"not to face \d+ \(cost 9\), others are preferred")
-            self.assertRegex(text, r"PIT: ended after 3\d\d\.\d ms, nobody answered")
+            self.assertRegex(text, r"PIT: expired after 3\d\d\.\d ms without an answer")
         waiting = self.start(router, "trace", "--wait", "--json", "--seconds", "5", "/waited")
         time.sleep(0.5)
-        self.assertIn("traces already", self.sentence(self.nw("trace", "/other", router=router, code=6)))
+        self.assertIn("another trace is running", self.sentence(self.nw("trace", "/other", router=router, code=6)))
         self.nw("peek", "/waited/for", "--lifetime", 100, router=router, code=7)
         self.nw("peek", "/not/waited", "--lifetime", 100, router=router, code=7)
         first = json.loads(waiting.stdout.readline())
@@ -396,7 +396,7 @@ class Trace(Looking):
         askers = [self.start(router, "peek", "/m/x", "--lifetime", "1500") for _ in range(2)]
         text, _ = waiting.communicate(timeout=PATIENCE_S)
         self.assertGreaterEqual(len(re.findall(r"as to all 2 that may be used; sent", text.decode())), 2, text)
-        self.assertRegex(text.decode(), r"PIT: pending already, this face joins; 2 faces wait for it")
+        self.assertRegex(text.decode(), r"PIT: already pending, aggregated; 2 faces waiting")
         for asker in askers:
             asker.wait(PATIENCE_S)
 
@@ -523,7 +523,7 @@ class Tap(Looking):
         router = self.router()
         taps = [self.start(router, "tap", "-w", Path(self.folder) / f"{n}.pcapng") for n in range(4)]
         self.assertTrue(until(lambda: all((Path(self.folder) / f"{n}.pcapng").exists() for n in range(4))))
-        self.assertIn("as many captures", self.sentence(self.nw("tap", "-c", 1, router=router, code=6)))
+        self.assertIn("too many captures", self.sentence(self.nw("tap", "-c", 1, router=router, code=6)))
         for tap in taps:
             tap.kill()
         again = lambda: subprocess.run([NW, "tap", "-c", "1", "--json"], env=router.environment(), capture_output=True, timeout=PATIENCE_S)
@@ -631,7 +631,7 @@ class Systemd(Looking):
             wrong.listen(1)
             process = start(wrong.fileno(), self.config())
             self.assertEqual(process.wait(PATIENCE_S), 1)
-            self.assertIn(b"inherited descriptor 3", process.stderr.read())
+            self.assertIn(b"passed descriptor 3", process.stderr.read())
 
     def test_units_are_right(self):
         if not shutil.which("systemd-analyze"):

@@ -125,7 +125,7 @@ class KeyStore(Keys):
         self.key("key", "import", bag, "--passphrase-file", self.passphrase, store=there)
         self.assertEqual(self.listed("key", store=there), self.listed("key"))
         again = self.key("key", "import", bag, "--passphrase-file", self.passphrase, store=there, code=1)
-        self.assertIn(f"{name} is there already", self.sentence(again))
+        self.assertIn(f"{name} already exists", self.sentence(again))
         raw = self.key("key", "export", "default", "--raw", "--passphrase-file", self.passphrase).stdout
         self.assertEqual(raw[0], 0x80)
         self.key("key", "import", "-", "--passphrase-file", self.passphrase, store=Path(self.folder) / "third", stdin=raw)
@@ -181,7 +181,7 @@ class KeyStore(Keys):
             self.assertIn(word, words)
         raw = self.key("cert", "export", "/site", "--raw").stdout
         self.assertEqual(json.loads(self.key("cert", "show", "/site", "--json").stdout)["fingerprint"], hashlib.sha256(raw).hexdigest())
-        self.assertIn("signed by itself", self.key("cert", "show", boss).stdout.decode())
+        self.assertIn("self-signed", self.key("cert", "show", boss).stdout.decode())
         # Installed, it is what the key shows; the own one can be chosen again, and deleted.
         name = json.loads(self.key("cert", "install", path, "--json").stdout)["certificate"]
         own = next(c["name"] for c in self.listed("cert") if c["key"] == clerk and c["issuer"] == "self")
@@ -199,7 +199,7 @@ class KeyStore(Keys):
         self.certified("/site/clerk", "/site")
         certificate = Path(self.folder) / "certificate"
         done = self.key("cert", "sign", certificate, "--signer", "/site", code=1)
-        self.assertIn("not signed by the key that is in it", self.sentence(done))
+        self.assertIn("not signed by the key in it", self.sentence(done))
         request = self.key("cert", "request", "/site/clerk").stdout
         for words in (["--signer", "/nobody"], ["--signer", "/site", "--issuer", "a/b"], ["--signer", "/site", "--not-after", "2000-01-01"]):
             self.sentence(self.key("cert", "sign", "-", *words, stdin=request, code=1))
@@ -209,15 +209,15 @@ class KeyStore(Keys):
         self.generate("/else", store=there)
         done = self.key("cert", "install", "-", stdin=self.key("cert", "export", "/else", store=there).stdout, code=1)
         self.assertIn("there is no key /else/KEY/", self.sentence(done))
-        self.assertIn("holds no certificate", self.sentence(self.key("cert", "install", "-", stdin=b"nonsense", code=1)))
+        self.assertIn("does not contain a certificate", self.sentence(self.key("cert", "install", "-", stdin=b"nonsense", code=1)))
 
     def test_wrong_words_end_in_advice(self):
         self.assertIn("nw key generate", self.sentence(self.key("key", "list", code=3)))
         self.assertFalse(self.store.exists(), "looking makes no store")
         self.generate("/alice")
         for words, advice in (
-            (["key", "generate", "/"], "whose key"),
-            (["key", "generate", "/a/KEY/1"], "no name of an identity"),
+            (["key", "generate", "/"], "not the name of an identity"),
+            (["key", "generate", "/a/KEY/1"], "not the name of an identity"),
             (["key", "generate", "/a", "--size", "384"], "256"),
             (["key", "generate", "/a", "--type", "rsa", "--size", "1024"], "2048, 3072 or 4096"),
             (["key", "generate", "/a", "--type", "ed25519", "--size", "256"], "--size"),
@@ -226,7 +226,7 @@ class KeyStore(Keys):
             (["key", "delete", "/alice/KEY/1/self/v=1"], "nw cert"),
             (["key", "export", "/nobody", "--passphrase-file", self.passphrase], "no identity /nobody"),
             (["key", "export", "/alice", "--passphrase-file", "/no/such/file"], "/no/such/file"),
-            (["key", "import", self.passphrase, "--passphrase-file", self.passphrase], "no key that was exported"),
+            (["key", "import", self.passphrase, "--passphrase-file", self.passphrase], "does not contain an exported key"),
             (["cert", "show", "nothing"], "no file nothing"),
             (["cert", "show", "/nobody"], "no identity /nobody"),
             (["cert", "default", "/alice"], "nw cert list"),
@@ -254,7 +254,7 @@ class KeyStore(Keys):
             (self.store / "pib.db").write_bytes(damage)
             before = self.snapshot()
             for words in (["key", "list"], ["key", "generate", "/bob"], ["cert", "show", "default"]):
-                self.assertIn("is no key database", self.sentence(self.key(*words, code=1)))
+                self.assertIn("is not a key database", self.sentence(self.key(*words, code=1)))
             self.assertEqual(self.snapshot(), before)
 
     def test_a_database_that_another_holds(self):

@@ -109,7 +109,7 @@ SILENT = {
     "balancer run": "needs the kernel's rights",
     "balancer agent": "logs to standard error",
     "graph run": "ends by a signal only",
-    "graph cut": "writes files",
+    "graph split": "writes files",
     "service run": "logs to standard error",
     "key import": "needs an exported key; prints as `key default` does",
     "key delete": "prints as `key default` does",

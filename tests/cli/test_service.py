@@ -1,4 +1,4 @@
-"""nw service and nw graph cut as a user types them: a graph in four processes, joined by sockets or by memory, one of them killed, drained, changed; and all that is wrong."""
+"""nw service and nw graph split as a user types them: a graph in four processes, joined by sockets or by memory, one of them killed, drained, changed; and all that is wrong."""
 
 import json
 import os
@@ -80,7 +80,7 @@ class Services(CommandLine):
         """The four services of the example, joined and connected."""
         self.cut = Path(self.folder) / "cut"
         words = [word for name in FOUR for word in ("--service", f"{name}={name}")]
-        said = self.nw("graph", "cut", self.graph(router), "--into", self.cut, "--links", links, *words).stdout.decode()
+        said = self.nw("graph", "split", self.graph(router), "--into", self.cut, "--links", links, *words).stdout.decode()
         self.assertEqual(said.splitlines(), [f"nw service run --graph {self.cut}/{name}.graph" for name in FOUR])
         self.nw("graph", "check", *(self.cut / f"{name}.graph" for name in FOUR))
         running = {name: self.piece(name) for name in FOUR}
@@ -228,10 +228,10 @@ class Cut(Services):
         said = self.refused("graph", "alone", "--set", path)
         for part in ("bad.graph:2:6: no element is called `contentstore`; did you mean `content_store`?", "bad.graph:3:7: nothing in this graph is called `pd`"):
             self.assertIn(part, said)
-        self.assertIn("leads nowhere", self.refused("graph", "alone", "--set", self.file_of("none.graph", "face a\nface b\na -> b\nb -> a\n"), code=6))
+        self.assertIn("has no URI", self.refused("graph", "alone", "--set", self.file_of("none.graph", "face a\nface b\na -> b\nb -> a\n"), code=6))
         self.assertIn("can't read", self.refused("graph", "alone", "--set", Path(self.folder) / "missing.graph"))
         good = self.file_of("good.graph", before.decode())
-        self.assertIn("make-before-break is expected", self.refused("graph", "alone", "--set", good, "--order", "soon"))
+        self.assertIn("is not one of drop, buffer, make-before-break", self.refused("graph", "alone", "--set", good, "--order", "soon"))
         self.assertEqual(self.nw("service", "graph", "alone").stdout, before)
         # Whoever asks without this program is told as much.
         body = json.dumps({"graph": path.read_text(), "order": "drop"}).encode()
@@ -250,17 +250,17 @@ class Cut(Services):
 
     def test_cuts_that_can_not_be(self):
         path, into = self.file_of("chain.graph", CHAIN.read_text()), Path(self.folder) / "cut"
-        cut = lambda *services: self.nw("graph", "cut", path, "--into", into, *(w for s in services for w in ("--service", s)), code=1).stderr.decode()
+        cut = lambda *services: self.nw("graph", "split", path, "--into", into, *(w for s in services for w in ("--service", s)), code=1).stderr.decode()
         said = cut("a=pd,cs,xx", "b=cs,br")
-        for part in ('nothing in the graph is called "xx"', '"cs" belongs to a and to b', '"nr" belongs to no service: name it in one'):
+        for part in ('nothing in the graph is called "xx"', '"cs" belongs to a and to b', '"nr" belongs to no service: list it in one'):
             self.assertIn(part, said)
-        self.assertIn("two services a", cut("a=pd,cs", "a=br,nr"))
-        self.assertIn("NAME=ELEMENT,FACE,… is expected", cut("a"))
-        self.assertIn("[possible values: unix, shm]", self.nw("graph", "cut", path, "--into", into, "--service", "a=pd", "--links", "wire", code=2).stderr.decode())
+        self.assertIn("service a is given twice", cut("a=pd,cs", "a=br,nr"))
+        self.assertIn("is not a service of the form NAME=ELEMENT,FACE,…", cut("a"))
+        self.assertIn("[possible values: unix, shm]", self.nw("graph", "split", path, "--into", into, "--service", "a=pd", "--links", "wire", code=2).stderr.decode())
         self.assertIn("letters, digits and _", cut("a/b=pd"))
         self.assertFalse(into.exists(), "what is refused leaves nothing behind")
         into.write_text("in the way")
-        self.assertIn("can't make", self.sentence(self.nw("graph", "cut", path, "--into", into, "--service", "all=pd,cs,br,nr", code=1)))
+        self.assertIn("can't create", self.sentence(self.nw("graph", "split", path, "--into", into, "--service", "all=pd,cs,br,nr", code=1)))
 
 
 class Alone(Services):
@@ -299,11 +299,11 @@ class Alone(Services):
         self.assertIn('"much" is not allowed: a whole number', said)
         self.assertIn("`mibs`: not known; there are packets, mib", said)
         self.assertIn("nw graph help content_store", self.refused("run", "content_store", "mib", *ends))
-        self.assertIn("--listen, and where Interests go with --to", self.refused("run", "content_store"))
-        self.assertIn("say where with --to NAME=URI", self.refused("run", "content_store", *ends[:2]))
-        self.assertIn("--to NAME=URI is expected", self.refused("run", "content_store", *ends[:3], "unix:///x"))
+        self.assertIn("--listen for downstreams and --to for the upstream", self.refused("run", "content_store"))
+        self.assertIn("give --to NAME=URI", self.refused("run", "content_store", *ends[:2]))
+        self.assertIn("is not of the form NAME=URI", self.refused("run", "content_store", *ends[:3], "unix:///x"))
         self.assertIn("expected scheme://", self.refused("run", "content_store", "--listen", "/x", *ends[2:]))
-        self.assertIn("without /", self.refused("run", "content_store", *ends, "--name", "a/b"))
+        self.assertIn("must not be empty or contain /", self.refused("run", "content_store", *ends, "--name", "a/b"))
         self.assertIn("can't read", self.refused("run", "--graph", Path(self.folder) / "none.graph"))
         self.assertIn("Usage", self.nw("service", "run", code=2).stderr.decode())
         self.assertFalse(self.near.exists())
@@ -323,7 +323,7 @@ class Alone(Services):
     def test_something_in_the_way(self):
         first = self.service("one", "counter", *self.ends_of(), "--name", "one")
         other = ["--listen", f"unix://{self.folder}/other.sock", *self.ends_of()[2:]]
-        self.assertIn("is in use: another service is running; call this one otherwise with --name", self.last(*other, "--name", "one"))
+        self.assertIn("is in use by another service: choose another --name", self.last(*other, "--name", "one"))
         self.assertFalse((Path(self.folder) / "other.sock").exists())
         # Another name, but where it listens is taken.
         said = self.last(*self.ends_of(), "--name", "two")
@@ -332,7 +332,7 @@ class Alone(Services):
         path = Path(self.folder) / "file"
         path.write_text("mine")
         said = self.last(*other, "--control", path)
-        self.assertIn("is there already and is no socket: give another path", said)
+        self.assertIn("exists and is not a socket: give another path", said)
         self.assertEqual(path.read_text(), "mine")
         said = self.last("--listen", f"unix://{path}", *other[2:])
         self.assertIn("face `near`", said)

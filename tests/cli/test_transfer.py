@@ -98,7 +98,7 @@ class WrongPackets(Fetching):
                 "own": lambda n: 3 if n == 7 else 30, "absurd": lambda n: 1 << 62, "grows": lambda n: 1 << 40 if n > 20 else 30}
         for prefix, last in said.items():
             self.producer(router, f"/f/{prefix}", lambda asked: data(asked.name, b"content", last=last(asked.segment)))
-            self.assertIn("is the last one, but", self.refused(router, f"/f/{prefix}"))
+            self.assertIn("as the last segment, but", self.refused(router, f"/f/{prefix}"))
 
     def test_size_is_limited(self):
         router = self.router()

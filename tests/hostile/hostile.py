@@ -407,7 +407,7 @@ class Trial:
         near, far = f"near{number}", f"far{number}"
         for command in (f"link add {near} type veth peer name {far}", f"link set {near} up", f"link set {far} up"):
             subprocess.run(["ip", *command.split()], check=True)
-        config = f'[faces.ethernet]\nlisten = true\nmulticast = true\nwhitelist = ["{near}"]\n'
+        config = f'[faces.ethernet]\nlisten = true\nmulticast = true\nallow = ["{near}"]\n'
         router = Router(self.options.nw, config, udp=udp)
         shown = subprocess.run(["ip", "-json", "link", "show", near], capture_output=True, check=True).stdout
         router.card_address = bytes.fromhex(json.loads(shown)[0]["address"].replace(":", ""))

@@ -149,7 +149,7 @@ class BenchXdp(test_xdp.Pair):
         self.b.start(xdp=False)
         result, said = self.generate(TO_B, "--packets", 50, code=1)
         self.assertEqual(result["refused"], {"NoRoute": 50})
-        self.assertIn("nothing below /bench was answered", said)
+        self.assertIn("no Interest under /bench was answered", said)
 
     def test_losses_are_counted(self):
         self.sink(self.b, "--seconds", "3")

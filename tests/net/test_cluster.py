@@ -190,7 +190,7 @@ class Changes(Tests):
         download = cluster.fetch("/net/file")
         time.sleep(2)
         self.assertIsNone(download.poll())
-        cluster.say("break", 1)
+        cluster.say("fail-balancer", 1)
         longest, heard, last = 0, time.monotonic(), 0
         end = time.monotonic() + 60
         while download.poll() is None and time.monotonic() < end:
@@ -345,7 +345,7 @@ class Laboratory(Tests):
 
     def test_words_that_mean_nothing(self):
         cluster = self.build("--members", 1)
-        for words in (["dance"], ["remove"], ["remove", "9"], ["share", "1"], ["kill", "x"], ["break", "3"]):
+        for words in (["dance"], ["remove"], ["remove", "9"], ["share", "1"], ["kill", "x"], ["fail-balancer", "3"]):
             with self.assertRaises(Failed):
                 cluster.say(*words)
         self.assertEqual(cluster.states(), {"m1": "active"})

@@ -235,7 +235,7 @@ class Transports(unittest.TestCase):
         ip("-n", self.b.netns, "link", "set", "vb.100", "up")
         self.a.start("[faces.ethernet]\nmulticast = true\nvlan = 100\n")
         # The system's own interface of the VLAN takes the tag off and puts it on.
-        self.b.start('[faces.ethernet]\nmulticast = true\nwhitelist = ["vb*"]\nblacklist = ["vb"]\n')
+        self.b.start('[faces.ethernet]\nmulticast = true\nallow = ["vb*"]\ndeny = ["vb"]\n')
         self.check(self.b.face(GROUP), "dev://vb.100", "multi-access", "permanent")
         face = self.a.face(GROUP)["face_id"]
         self.a.nw("route", "add", "/v", face)
@@ -303,11 +303,11 @@ class Transports(unittest.TestCase):
         self.exchange(self.a.face(UDP4)["face_id"])
 
     def test_lists_decide_and_are_read_again(self):
-        self.a.start('[faces.ethernet]\nmulticast = true\nblacklist = ["v*"]\n')
+        self.a.start('[faces.ethernet]\nmulticast = true\ndeny = ["v*"]\n')
         self.assertIsNone(self.a.face(GROUP))
-        self.a.write('[faces.ethernet]\nmulticast = true\nwhitelist = ["192.0.2.0/24"]\nad_hoc = true\n')
+        self.a.write('[faces.ethernet]\nmulticast = true\nallow = ["192.0.2.0/24"]\nad_hoc = true\n')
         self.check(until(lambda: self.a.face(GROUP), "it is in this network"), "dev://va", "ad-hoc", "permanent")
-        self.a.write('[faces.ethernet]\nmulticast = true\nwhitelist = ["198.51.100.0/24"]\n')
+        self.a.write('[faces.ethernet]\nmulticast = true\nallow = ["198.51.100.0/24"]\n')
         until(lambda: not self.a.face(GROUP), "it is not in this one")
 
     def cut_by_ip(self, side):

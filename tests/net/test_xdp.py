@@ -324,7 +324,7 @@ class Xdp(Pair):
         self.unplug()
         for side in (self.a, self.b):
             until(lambda: not side.xdp(), "it goes by AF_XDP no more")
-            self.assertIn("goes by ordinary sockets from now on", side.said())
+            self.assertIn("uses ordinary sockets from now on", side.said())
         self.assertEqual(self.a.face("udp4://192.0.2.2:6363")["face_id"], face, "the UDP face lives on")
         self.plug()
         for side in (self.a, self.b):
@@ -496,7 +496,7 @@ class Xdp(Pair):
 
     def test_without_the_right_to_kernel_programs(self):
         line = self.without("bpf", "sys_admin", "net_admin")
-        self.assertIn("va goes by ordinary sockets, which take several times the processor time", line)
+        self.assertIn("va uses ordinary sockets, which take several times the processor time", line)
         self.assertIn("setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep", line)
 
     def test_without_the_right_to_sockets_of_the_kind(self):

@@ -31,8 +31,8 @@ addresses = ["192.0.2.1"]
 interfaces = ["out", "in1"]
 attach = "generic"
 control_member = "m1"
-folder = "{folder}/state"
-pin = "{folder}/bpf"
+state_dir = "{folder}/state"
+bpffs_dir = "{folder}/bpf"
 secret = "a secret of this test alone"
 [control]
 path = "{folder}/balancer.sock"

@@ -32,14 +32,16 @@ const DOUBLE: [&str; 2] = [
 /// Whether an SPDX expression is satisfied by the licences above.
 fn is_allowed(expression: &str) -> bool {
     let alternative = |part: &str| {
-        part.split(" OR ").any(|licence| LICENCES.contains(&licence.trim().trim_matches(['(', ')'])))
+        part.split(" OR ")
+            .any(|licence| LICENCES.contains(&licence.trim().trim_matches(['(', ')'])))
     };
     expression.replace('/', " OR ").split(" AND ").all(alternative)
 }
 
 #[test]
 fn licences_of_dependencies_are_allowed() {
-    let metadata = MetadataCommand::new().features(CargoOpt::AllFeatures).exec().expect("cargo metadata");
+    let metadata =
+        MetadataCommand::new().features(CargoOpt::AllFeatures).exec().expect("cargo metadata");
     let refused: Vec<String> = metadata
         .packages
         .iter()

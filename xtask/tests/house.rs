@@ -1,4 +1,5 @@
-//! House rules that a reader would otherwise have to watch: sizes of files, unfinished work, documents that exist.
+//! House rules that a reader would otherwise have to watch: sizes of files, unfinished work,
+//! documents that exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -59,7 +60,10 @@ fn nothing_is_left_for_later() {
             words.iter().any(|word| text.contains(word.as_str()))
         })
         .collect();
-    assert!(found.is_empty(), "finish it, or say in the README's table that it is not there: {found:?}");
+    assert!(
+        found.is_empty(),
+        "finish it, or say in the README's table that it is not there: {found:?}"
+    );
 }
 
 #[test]
@@ -77,8 +81,8 @@ fn every_crate_has_a_short_readme() {
 #[test]
 fn every_dependency_has_its_reason() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
-    let reasons =
-        fs::read_to_string(root().join("docs/decisions/0002-dependencies.md")).expect("decision 0002");
+    let reasons = fs::read_to_string(root().join("docs/decisions/0002-dependencies.md"))
+        .expect("decision 0002");
     let section = manifest
         .split("[workspace.dependencies]")
         .nth(1)

@@ -13,7 +13,9 @@ fn evidence(document: &str) -> Vec<String> {
     let rows = text.lines().filter(|line| line.starts_with('|'));
     let quoted = rows.flat_map(|row| row.split('`').skip(1).step_by(2));
     let is_path = |word: &&str| {
-        ["crates/", "tests/", "docs/", "deploy/", "xtask/"].iter().any(|folder| word.starts_with(folder))
+        ["crates/", "tests/", "docs/", "deploy/", "xtask/"]
+            .iter()
+            .any(|folder| word.starts_with(folder))
     };
     quoted.filter(is_path).map(str::to_owned).collect()
 }

@@ -79,15 +79,19 @@ fn lines_of_code_fit_in_their_columns() {
         for (number, line) in (1..).zip(read(&path).lines()) {
             let trimmed = line.trim_start();
             let is_comment = ["//", "#", "*", "/*"].iter().any(|start| trimmed.starts_with(start));
-            let columns_max =
-                if name.ends_with(".rs") && !is_comment { MACRO_COLUMNS_MAX } else { CODE_COLUMNS_MAX };
-            // A string that is compared or shown as a whole may be longer than the line, and a drawing
-            // may be wider.
+            let columns_max = if name.ends_with(".rs") && !is_comment {
+                MACRO_COLUMNS_MAX
+            } else {
+                CODE_COLUMNS_MAX
+            };
+            // A string that is compared or shown as a whole may be longer than the line, and a
+            // drawing may be wider.
             let is_literal = line.matches(['"', '\'', '`']).count() >= 2
                 || line.ends_with('\\')
                 || line.contains("http");
             let is_drawing = line.contains(['─', '│', '═', '▶']);
-            if line.chars().count() > columns_max && !is_literal && !is_drawing && !is_exempt(&name) {
+            if line.chars().count() > columns_max && !is_literal && !is_drawing && !is_exempt(&name)
+            {
                 found.push(format!("{name}:{number}"));
             }
         }
@@ -102,7 +106,8 @@ fn lines_of_prose_fit_in_their_columns() {
         let mut fenced = false;
         for (number, line) in (1..).zip(read(&path).lines()) {
             fenced ^= line.trim_start().starts_with("```");
-            let table_or_link = line.starts_with('|') || line.contains("](") || line.contains("http");
+            let table_or_link =
+                line.starts_with('|') || line.contains("](") || line.contains("http");
             if !fenced && !table_or_link && line.chars().count() > PROSE_COLUMNS_MAX {
                 found.push(format!("{}:{number}", shown(&path)));
             }
@@ -112,7 +117,8 @@ fn lines_of_prose_fit_in_their_columns() {
 }
 
 /// A word of the list with its replacement. An entry that begins with a capital letter or holds an
-/// underscore is an identifier, matched as it is; any other is a word of prose, matched in any case.
+/// underscore is an identifier, matched as it is; any other is a word of prose, matched in any
+/// case.
 struct Retired {
     word: String,
     replacement: String,
@@ -169,7 +175,8 @@ fn retired_words_are_not_used() {
 /// Sources of the workspace, parsed.
 fn syntax() -> Vec<(String, syn::File)> {
     let parse = |path: PathBuf| {
-        let file = syn::parse_file(&read(&path)).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let file =
+            syn::parse_file(&read(&path)).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         (shown(&path), file)
     };
     files(&[".rs"]).into_iter().map(parse).collect()
@@ -206,8 +213,18 @@ impl<'ast> Visit<'ast> for Reader<'_> {
 
     fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
         const EMPTY: [&str; 12] = [
-            "See the module.", "Why.", "Its name.", "Which.", "Likewise.", "What.", "Whose.", "Who.",
-            "Where.", "When.", "The same.", "See above.",
+            "See the module.",
+            "Why.",
+            "Its name.",
+            "Which.",
+            "Likewise.",
+            "What.",
+            "Whose.",
+            "Who.",
+            "Where.",
+            "When.",
+            "The same.",
+            "See above.",
         ];
         if let syn::Meta::NameValue(pair) = &attribute.meta
             && pair.path.is_ident("doc")

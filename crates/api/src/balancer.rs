@@ -1,4 +1,4 @@
-//! What a balancer says of itself over its control socket, and what it is told.
+//! Messages of a balancer's control socket, as JSON.
 
 use crate::schema::{HostAddressText, MemberNameText, NameText, WeightText};
 use serde::{Deserialize, Serialize};
@@ -7,26 +7,26 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use utoipa::ToSchema;
 
-/// What a member is doing.
+/// The state of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MemberState {
-    /// It gets routes, is probed and perhaps measured; it takes no names.
+    /// It receives routes, is probed, and optionally measured. It has no names.
     Joining,
-    /// It takes names.
+    /// Names are assigned to it.
     Active,
-    /// It takes no new names, and answers what is pending.
+    /// It gets no new names, and answers pending Interests.
     Draining,
-    /// It stays, without names.
+    /// It stays in the cluster without names.
     Drained,
-    /// Its probes don't come back: it takes no names until they do.
+    /// Its probes are not answered. It has no names until they are.
     Failed,
-    /// It is no member any more.
+    /// It was removed.
     Gone,
 }
 
 impl MemberState {
-    /// The word for it.
+    /// Returns the state as in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             MemberState::Joining => "joining",
@@ -48,133 +48,133 @@ impl core::fmt::Display for MemberState {
 /// `GET /v1/balancer`: the balancer as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BalancerStatus {
-    /// The cluster's name.
+    /// Name of the cluster.
     pub cluster: String,
-    /// Its addresses.
+    /// Addresses of the cluster.
     #[schema(value_type = Vec<HostAddressText>)]
     pub addresses: Vec<IpAddr>,
-    /// Its UDP port.
+    /// UDP port of the cluster.
     pub port: u16,
     /// Seconds since this process started.
     pub uptime_s: f64,
-    /// It took over a data path that an earlier process left working.
+    /// Whether it took over the data path of an earlier process.
     pub adopted: bool,
-    /// Where the program is attached, and how: `native`, `generic` or `tc`.
+    /// Interfaces to which the program is attached.
     pub interfaces: Vec<BalancerInterface>,
-    /// The member that control names go to now.
+    /// Name of the member that is assigned control names.
     pub control_member: Option<String>,
-    /// By number.
+    /// Members, by number.
     pub members: Vec<BalancerMember>,
-    /// Routes that members are given.
+    /// Routes that are copied to members.
     pub routes: ReplicaStatus,
-    /// Packets by what became of them.
+    /// Packets by verdict of the kernel program.
     pub verdicts: BTreeMap<String, u64>,
-    /// What it changed on this machine, and from what.
+    /// System settings that it changed on this machine.
     pub system_settings: Vec<SystemSetting>,
-    /// What is wrong and needs a person; empty when all is well.
+    /// Problems that need an operator; empty if there are none.
     pub warnings: Vec<String>,
-    /// The load and what the controller made of it, where members come and go by load.
+    /// State of the autoscaler; absent if it is disabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elastic: Option<ElasticStatus>,
 }
 
-/// An interface that the program is attached to.
+/// An interface to which the program is attached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BalancerInterface {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// `native`, `generic` or `tc`.
+    /// Kind of attachment: `native`, `generic` or `tc`.
     pub mode: String,
 }
 
-/// Something of this machine that the balancer changed.
+/// A system setting that the balancer changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SystemSetting {
-    /// As sysctl calls it.
+    /// Name of the sysctl.
     pub name: String,
-    /// Before.
+    /// Value before the change.
     pub before: String,
-    /// Now.
+    /// Value set by the balancer.
     pub now: String,
 }
 
-/// One router of the cluster.
+/// A router of the cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BalancerMember {
-    /// What it is called.
+    /// Name of the member.
     pub name: String,
-    /// In the kernel's tables.
+    /// Number of the member in the kernel's tables.
     pub number: u8,
-    /// What it is doing.
+    /// State of the member.
     pub state: MemberState,
-    /// For so many seconds.
+    /// Seconds since the state changed.
     pub since_s: f64,
-    /// Its addresses.
+    /// Addresses of the member.
     #[schema(value_type = Vec<HostAddressText>)]
     pub addresses: Vec<IpAddr>,
-    /// Its own UDP port.
+    /// UDP port of the member.
     pub port: u16,
-    /// What it weighs against the others.
+    /// Weight relative to the other members.
     pub weight: u32,
-    /// The weight is measured, not written.
+    /// Whether the weight is measured.
     pub measured: bool,
-    /// Interests a second it was measured to carry.
+    /// Measured capacity, Interests per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_per_s: Option<u32>,
-    /// Its share of all names, 0 to 1.
+    /// Share of all names, 0 to 1.
     pub share: f64,
-    /// Control names go to it.
+    /// Whether it is assigned control names.
     pub control: bool,
-    /// What its probes say; absent before the first verdict.
+    /// Whether its probes are answered; absent before the first result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy: Option<bool>,
-    /// How long its last probe took, microseconds.
+    /// Round-trip time of the last probe, microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe_us: Option<u64>,
-    /// Why it is not healthy, or has no routes; absent when all is well.
+    /// Why it is not healthy or has no routes; absent without a problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// It has all routes.
+    /// Whether it has all routes.
     pub has_routes: bool,
-    /// The kernel knows how to reach it.
+    /// Whether the kernel has resolved its link address.
     pub reachable: bool,
-    /// It was added while the balancer ran.
+    /// Whether it was added at run time.
     pub added: bool,
-    /// What the kernel counted.
+    /// Packet counters of the kernel program.
     pub counters: MemberCounters,
 }
 
-/// Packets of one member, since the program was loaded.
+/// Packet counters of a member, since the program was loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MemberCounters {
-    /// Interests to it.
+    /// Interests sent to the member.
     pub in_interests: u64,
-    /// Data to it.
+    /// Data sent to the member.
     pub in_data: u64,
-    /// Nacks to it.
+    /// Nacks sent to the member.
     pub in_nacks: u64,
-    /// Fragments of link packets to it, after each packet's first, which counts as what the packet is.
+    /// Fragments sent to the member, except the first of each packet, which counts as the packet.
     pub in_fragments: u64,
-    /// Anything else to its own port.
+    /// Other packets to the member's port.
     pub in_others: u64,
-    /// Octets to it.
+    /// Bytes sent to the member.
     pub in_bytes: u64,
-    /// Interests from it.
+    /// Interests received from the member.
     pub out_interests: u64,
-    /// Data from it.
+    /// Data received from the member.
     pub out_data: u64,
-    /// Nacks from it.
+    /// Nacks received from the member.
     pub out_nacks: u64,
-    /// Fragments of link packets from it, after each packet's first.
+    /// Fragments received from the member, except the first of each packet.
     pub out_fragments: u64,
-    /// Anything else from it.
+    /// Other packets received from the member.
     pub out_others: u64,
-    /// Octets from it.
+    /// Bytes received from the member.
     pub out_bytes: u64,
 }
 
 impl MemberCounters {
-    /// Packets in either direction.
+    /// Returns the number of packets in both directions.
     pub const fn packets(&self) -> u64 {
         self.in_interests
             + self.in_data
@@ -189,112 +189,115 @@ impl MemberCounters {
     }
 }
 
-/// Routes that members are given.
+/// State of the routes that are copied to members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReplicaStatus {
-    /// Changes with each change of a route; 0 before the first look.
+    /// Number that changes with each change of a route; 0 before the first query.
     pub generation: u64,
-    /// Routes.
+    /// Number of routes.
     pub routes: u64,
-    /// Strategy choices.
+    /// Number of strategy choices.
     pub strategies: u64,
-    /// Routes that can't be given on: of faces of applications, and of connections that others made.
+    /// Routes that can't be copied: to local applications, and over accepted connections.
     pub skipped: u64,
-    /// Peers that take packets from the cluster's port only.
+    /// Peers that accept packets only from the cluster's port.
     pub one_port_peers: u64,
-    /// Milliseconds that the last look took.
+    /// Duration of the last query, milliseconds.
     pub look_ms: u64,
 }
 
-/// What the controller of members sees and does.
+/// State of the autoscaler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ElasticStatus {
-    /// Interests a second to all members.
+    /// Load of all members, Interests per second.
     pub load_per_s: f64,
-    /// What the members that take names carry, Interests a second.
+    /// Capacity of the active members, Interests per second.
     pub capacity_per_s: f64,
-    /// What it waits for, or why it does nothing.
+    /// What the autoscaler waits for, or why it does nothing.
     pub says: String,
 }
 
-/// `POST /v1/members`: a member that is wanted.
+/// `POST /v1/members`: a member to add.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MemberWanted {
-    /// What it is called.
+    /// Name of the member.
     #[schema(value_type = MemberNameText)]
     pub name: String,
-    /// Its addresses, one of each family that the cluster has.
+    /// Addresses of the member, one of each address family of the cluster.
     #[schema(value_type = Vec<HostAddressText>, min_items = 1, max_items = 2)]
     pub addresses: Vec<IpAddr>,
-    /// Its own UDP port.
+    /// UDP port of the member.
     #[schema(example = 6404, minimum = 1, maximum = 65535)]
     pub port: u16,
-    /// A number, or `measured`; 100 when not given.
+    /// Weight: a number, or `measured`. Default 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<WeightText>)]
     pub weight: Option<String>,
-    /// The unix socket of its router on the balancer's machine.
+    /// Unix socket of its router, on the balancer's machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub control: Option<PathBuf>,
-    /// It gets its routes otherwise: it is not given those of the control member.
-    #[serde(default)]
-    pub own_routes: bool,
+    /// Do not copy the routes of the control member to it.
+    #[serde(default, alias = "own_routes")]
+    pub external_routes: bool,
 }
 
-/// `PATCH /v1/members/NAME`: what is absent stays.
+/// `PATCH /v1/members/NAME`: changes of a member. Absent fields are unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MemberChange {
-    /// A number, or `measured`.
+    /// Weight: a number, or `measured`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<WeightText>)]
     pub weight: Option<String>,
-    /// Stay without names, or take them again.
+    /// Drain the member, or activate it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<bool>,
 }
 
-/// `GET /v1/where?name=…`: who serves a name.
+/// `GET /v1/where?name=…`: the member to which a name is assigned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NameWhere {
     /// The name.
     #[schema(value_type = NameText)]
     pub name: String,
-    /// The member; absent when names go to none.
+    /// Name of the member; null if there is no active member.
     pub member: Option<String>,
-    /// `name`: its hash chose; `depth`: that of its first components; `control`: a rule.
+    /// `name`: by the hash of the whole name; `depth`: by that of its first components; `control`:
+    /// by a rule.
     pub by: String,
-    /// The name whose hash chose.
+    /// The part of the name that is hashed.
     #[schema(value_type = NameText)]
     pub hashed: String,
-    /// The slot; absent for control names.
+    /// Slot of the hash; absent for control names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u32>,
 }
 
-/// One of `GET /v1/rules`.
+/// `GET /v1/rules`: one rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RuleText {
     /// The prefix.
     #[schema(value_type = NameText)]
     pub prefix: String,
-    /// So many components choose; absent for a rule of control.
+    /// Number of hashed components; absent for a rule of control names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
-    /// Names go to the control member.
+    /// Whether names are assigned to the control member.
     pub control: bool,
 }
 
-/// `GET /v1/replica`: what an agent gives its router. The same octets as the management protocol has.
+/// `GET /v1/replica`: commands that an agent sends to its router, encoded as in the management
+/// protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Replica {
-    /// Changes with each change; ask with `known` to be told nothing while it is the same.
+    /// Number that changes with each change. With the query parameter `known` the response is empty
+    /// while it is the same.
     pub generation: u64,
-    /// The prefix under which the agent answers probes.
+    /// Prefix under which the agent answers probes.
     pub probe_prefix: String,
-    /// Routes, in order.
+    /// Routes, in the order in which they are registered.
     pub routes: Vec<ReplicaRoute>,
     /// Strategies by prefix.
     pub strategies: BTreeMap<String, String>,
@@ -303,39 +306,55 @@ pub struct Replica {
 /// A route that every member has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReplicaRoute {
-    /// Its prefix.
+    /// Name prefix.
     #[schema(value_type = NameText)]
     pub prefix: String,
-    /// Where it leads.
+    /// Remote URI of the next hop.
     pub face: String,
-    /// Who made it.
+    /// Origin number.
     pub origin: u64,
-    /// Its cost.
+    /// Cost; lower is better.
     pub cost: u64,
-    /// Its flags.
+    /// Flag bits.
     pub flags: u64,
 }
 
-/// `PUT /v1/members/NAME/agent`: what the agent of a member says.
+/// `PUT /v1/members/NAME/agent`: the report of a member's agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentReport {
-    /// The member's router has all routes of this generation; absent while it has not.
+    /// Generation of the routes that the member's router has completely; absent if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u64>,
-    /// Interests that are pending in its router, if it tells.
+    /// Pending Interests in its router, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<u64>,
-    /// What is wrong there.
+    /// A problem of the agent or its router, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
 }
 
-/// What the agent is told back.
+/// The response to [`AgentReport`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AgentOrder {
-    /// The generation that the member should have.
+    /// Generation of the routes that the member should have.
     pub generation: u64,
-    /// Its router is to be asked what is pending.
+    /// Whether the agent should report pending Interests.
     pub ask_pending: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn member_with_old_name_of_external_routes_is_accepted() {
+        let member = |field: &str| {
+            let text =
+                format!("{{\"name\":\"m4\",\"addresses\":[],\"port\":6404,\"{field}\":true}}");
+            serde_json::from_str::<MemberWanted>(&text).unwrap()
+        };
+        assert!(member("external_routes").external_routes);
+        assert_eq!(member("own_routes"), member("external_routes"));
+    }
 }

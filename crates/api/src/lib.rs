@@ -1,6 +1,7 @@
-//! The control vocabulary: NFD management messages, configuration, counters' names.
+//! The control interface: NFD management messages, configuration, names of counters, JSON of REST.
 //!
-//! Layer 4: knows what is said to and by a router, refuses to know how it is done. The only crate that derives serialization for the outside.
+//! Layer 4: defines messages and options, not their implementation: no tables, no sockets, no
+//! clock. The only crate that derives serialization for external interfaces.
 
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]

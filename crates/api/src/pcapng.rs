@@ -1,13 +1,14 @@
-//! pcapng: packets in a file that Wireshark opens, one interface a face; and reading what we wrote.
+//! pcapng: writes captures that Wireshark can read, one interface per face, and reads them back.
 //!
-//! Format: draft-ietf-opsawg-pcapng. Packets are Ethernet frames with EtherType 0x8624, which NDN dissectors take, and addresses made up here:
-//! a face is `02:4e:00` and the last 24 bits of its id, the router itself `02:4e:ff:ff:ff:ff`. Times are in nanoseconds. Everything is little-endian.
+//! Format: draft-ietf-opsawg-pcapng, little-endian, times in nanoseconds. Packets are Ethernet
+//! frames with EtherType 0x8624, which NDN dissectors recognise. Addresses are artificial: a face
+//! is `02:4e:00` and the last 24 bits of its id, the router is `02:4e:ff:ff:ff:ff`.
 
 use core::fmt;
 
 /// EtherType of NDN.
 pub const ETHERTYPE: u16 = 0x8624;
-/// Octets of an Ethernet header.
+/// Length of an Ethernet header, bytes.
 pub const ETHERNET_LEN: usize = 14;
 const ROUTER: [u8; 6] = [0x02, 0x4e, 0xff, 0xff, 0xff, 0xff];
 
@@ -25,17 +26,17 @@ const SECTION_APPLICATION: u16 = 4;
 const PACKET_FLAGS: u16 = 2;
 const PACKET_DROPS: u16 = 4;
 
-/// Blocks no longer than this are read; ours are shorter.
+/// Maximum length of a block that is read, bytes.
 pub const BLOCK_LEN_MAX: usize = 1 << 20;
 
 /// A packet of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Which interface: counted from 0 in the order they were written.
+    /// Index of the interface, from 0 in the order of the file.
     pub interface: u32,
     /// Nanoseconds since 1970.
     pub at_ns: u64,
-    /// It came; else it left.
+    /// Whether it was received; else it was sent.
     pub incoming: bool,
     /// Packets lost before this one.
     pub lost: u64,
@@ -61,7 +62,7 @@ fn option(code: u16, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&[0; 3][..value.len().wrapping_neg() & 3]);
 }
 
-/// Appends what a file begins with.
+/// Appends the section header, with which a file begins.
 pub fn section(application: &str, out: &mut Vec<u8>) {
     block(SECTION, out, |out| {
         out.extend_from_slice(&BYTE_ORDER.to_le_bytes());
@@ -73,7 +74,7 @@ pub fn section(application: &str, out: &mut Vec<u8>) {
     });
 }
 
-/// Appends an interface: its name, such as `face 256`, and where it leads.
+/// Appends an interface with its name, such as `face 256`, and its description, the remote URI.
 pub fn interface(name: &str, description: &str, out: &mut Vec<u8>) {
     block(INTERFACE, out, |out| {
         out.extend_from_slice(&LINKTYPE_ETHERNET.to_le_bytes());
@@ -113,70 +114,75 @@ pub fn packet(packet: &Packet<'_>, face_id: u64, out: &mut Vec<u8>) {
     });
 }
 
-/// A block, read.
+/// A parsed block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Block<'a> {
-    /// A file begins.
+    /// A section header.
     Section,
-    /// The next interface: name and description.
+    /// An interface: name and description.
     Interface(String, String),
     /// A packet.
     Packet(Packet<'a>),
-    /// Something that is not ours.
+    /// A block of another type.
     Other,
 }
 
-/// What is no capture of ours.
+/// Error: the bytes are not a capture of a router. Has the invalid part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotOurs(pub &'static str);
+pub struct InvalidCapture(pub &'static str);
 
-impl fmt::Display for NotOurs {
+impl fmt::Display for InvalidCapture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "not a capture of a router: {}", self.0)
     }
 }
 
-impl core::error::Error for NotOurs {}
+impl core::error::Error for InvalidCapture {}
 
-/// Octets of the block that begins here, once its first eight octets are there.
+/// Returns the length in bytes of the block at the start of `bytes`. `None` if fewer than eight
+/// bytes are available.
 ///
 /// # Errors
-/// When no block has such a length.
-pub fn block_len(bytes: &[u8]) -> Result<Option<usize>, NotOurs> {
+/// The length is invalid.
+pub fn block_len(bytes: &[u8]) -> Result<Option<usize>, InvalidCapture> {
     let Some(len) = bytes.get(4..8) else { return Ok(None) };
     match u32::from_le_bytes([len[0], len[1], len[2], len[3]]) as usize {
         len @ 12..=BLOCK_LEN_MAX if len.is_multiple_of(4) => Ok(Some(len)),
-        _ => Err(NotOurs("a block's length")),
+        _ => Err(InvalidCapture("a block's length")),
     }
 }
 
-/// Reads one whole block.
+/// Parses one complete block.
 ///
 /// # Errors
-/// When it is broken.
-pub fn read(bytes: &[u8]) -> Result<Block<'_>, NotOurs> {
+/// The block is malformed.
+pub fn read(bytes: &[u8]) -> Result<Block<'_>, InvalidCapture> {
     let word = |at: usize| {
-        let octets = bytes.get(at..at + 4).ok_or(NotOurs("a block's end"))?;
-        Ok(u32::from_le_bytes([octets[0], octets[1], octets[2], octets[3]]))
+        let word = bytes.get(at..at + 4).ok_or(InvalidCapture("a block's end"))?;
+        Ok(u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
     };
     if block_len(bytes)? != Some(bytes.len()) || word(bytes.len() - 4)? as usize != bytes.len() {
-        return Err(NotOurs("a block's length"));
+        return Err(InvalidCapture("a block's length"));
     }
     let body_end = bytes.len() - 4;
     match word(0)? {
         SECTION if word(8)? == BYTE_ORDER => Ok(Block::Section),
-        SECTION => Err(NotOurs("its byte order")),
+        SECTION => Err(InvalidCapture("its byte order")),
         INTERFACE => {
             let text = |code| {
-                let found = options(bytes.get(16..body_end).unwrap_or(&[])).find(|(seen, _)| *seen == code);
-                found.map(|(_, text)| String::from_utf8_lossy(text).into_owned()).unwrap_or_default()
+                let found =
+                    options(bytes.get(16..body_end).unwrap_or(&[])).find(|(seen, _)| *seen == code);
+                found
+                    .map(|(_, text)| String::from_utf8_lossy(text).into_owned())
+                    .unwrap_or_default()
             };
             Ok(Block::Interface(text(INTERFACE_NAME), text(INTERFACE_DESCRIPTION)))
         }
         PACKET => {
             let len = word(20)? as usize;
             let end = 28usize.checked_add(len).filter(|end| *end <= body_end);
-            let end = end.filter(|_| len >= ETHERNET_LEN).ok_or(NotOurs("a packet's length"))?;
+            let end =
+                end.filter(|_| len >= ETHERNET_LEN).ok_or(InvalidCapture("a packet's length"))?;
             let mut packet = Packet {
                 interface: word(8)?,
                 at_ns: u64::from(word(12)?) << 32 | u64::from(word(16)?),
@@ -184,7 +190,9 @@ pub fn read(bytes: &[u8]) -> Result<Block<'_>, NotOurs> {
                 lost: 0,
                 link_packet: &bytes[28 + ETHERNET_LEN..end],
             };
-            for (code, value) in options(bytes.get(end.next_multiple_of(4)..body_end).unwrap_or(&[])) {
+            for (code, value) in
+                options(bytes.get(end.next_multiple_of(4)..body_end).unwrap_or(&[]))
+            {
                 match (code, value) {
                     (PACKET_FLAGS, [flags, ..]) => packet.incoming = flags & 3 == 1,
                     (PACKET_DROPS, value) => {
@@ -200,13 +208,15 @@ pub fn read(bytes: &[u8]) -> Result<Block<'_>, NotOurs> {
 }
 
 fn options(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    let mut rest = bytes;
+    let mut unread = bytes;
     core::iter::from_fn(move || {
-        let (head, behind) = rest.split_at_checked(4)?;
-        let (code, len) =
-            (u16::from_le_bytes([head[0], head[1]]), usize::from(u16::from_le_bytes([head[2], head[3]])));
-        let value = behind.get(..len).filter(|_| code != OPTION_END)?;
-        rest = behind.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+        let (head, tail) = unread.split_at_checked(4)?;
+        let (code, len) = (
+            u16::from_le_bytes([head[0], head[1]]),
+            usize::from(u16::from_le_bytes([head[2], head[3]])),
+        );
+        let value = tail.get(..len).filter(|_| code != OPTION_END)?;
+        unread = tail.get(len.next_multiple_of(4)..).unwrap_or(&[]);
         Some((code, value))
     })
 }
@@ -217,12 +227,17 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_file_is_read_as_it_was_written() {
+    fn written_file_is_read_back() {
         let mut file = Vec::new();
         section("namewire", &mut file);
         interface("face 256", "udp4://192.0.2.1:6363", &mut file);
-        let written =
-            Packet { interface: 0, at_ns: 7 << 40, incoming: false, lost: 3, link_packet: &[5, 3, 1, 2, 3] };
+        let written = Packet {
+            interface: 0,
+            at_ns: 7 << 40,
+            incoming: false,
+            lost: 3,
+            link_packet: &[5, 3, 1, 2, 3],
+        };
         packet(&written, 256, &mut file);
         packet(&Packet { lost: 0, incoming: true, ..written }, 256, &mut file);
         let mut blocks = Vec::new();
@@ -244,12 +259,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_length_and_any_octets(link_packet in proptest::collection::vec(any::<u8>(), 0..200), junk in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn packet_of_any_length_is_read_back(
+            link_packet in proptest::collection::vec(any::<u8>(), 0..200),
+            junk in proptest::collection::vec(any::<u8>(), 0..64),
+        ) {
             let mut bytes = Vec::new();
-            let written = Packet { interface: 9, at_ns: u64::MAX, incoming: true, lost: 0, link_packet: &link_packet };
+            let link_packet = &link_packet;
+            let written =
+                Packet { interface: 9, at_ns: u64::MAX, incoming: true, lost: 0, link_packet };
             packet(&written, 1, &mut bytes);
             prop_assert_eq!(read(&bytes), Ok(Block::Packet(written)));
-            // Broken ones are refused, or are something, but never a panic.
+            // A damaged or truncated block never causes a panic.
             for at in 0..bytes.len() {
                 let mut broken = bytes.clone();
                 broken[at] ^= 0x81;

@@ -1,6 +1,7 @@
-//! What reading commands print with `--json`: all there is to know of a router, in one value.
+//! The output of `nw status --json`: the whole state of a router.
 //!
-//! The parts are the management messages themselves, whose field names and units are part of the interface: units stand last, names are URIs.
+//! The parts are management messages. Their field names and units are a stable interface: units are
+//! the last part of a field name, NDN names are URIs.
 
 use crate::management::{
     ChannelStatus, CsInfo, DropCount, FaceStatus, FibEntry, ForwarderStatus, RibEntry, ShardStatus,
@@ -8,27 +9,27 @@ use crate::management::{
 };
 use serde::Serialize;
 
-/// `nw status --json`.
+/// The state of a router, as `nw status --json` prints it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Status {
     /// The router as a whole.
     pub forwarder: ForwarderStatus,
-    /// Its content store.
+    /// State of the content store.
     pub content_store: CsInfo,
-    /// Its faces.
+    /// All faces.
     pub faces: Vec<FaceStatus>,
-    /// Its listeners.
+    /// Addresses on which it listens.
     pub channels: Vec<ChannelStatus>,
-    /// Its FIB.
+    /// The FIB.
     pub fib: Vec<FibEntry>,
-    /// Its routes.
+    /// The RIB.
     pub rib: Vec<RibEntry>,
-    /// Its strategies.
+    /// Strategy choices.
     pub strategies: Vec<StrategyChoice>,
-    /// Packets it dropped, by reason; empty where the router doesn't say.
+    /// Dropped packets by reason; empty if the router does not report them.
     pub drops: Vec<DropCount>,
-    /// Its threads that forward; empty where the router doesn't say.
+    /// Forwarding threads; empty if the router does not report them.
     pub shards: Vec<ShardStatus>,
-    /// Its interfaces that go by AF_XDP.
+    /// Interfaces that use AF_XDP.
     pub xdp: Vec<XdpStatus>,
 }

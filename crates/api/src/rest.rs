@@ -1,67 +1,66 @@
-//! What REST says beside the management messages, which it shows as they are: same fields, same words as `--json`.
+//! Messages of the REST interface. Management messages are used unchanged, with the same fields and
+//! words as in `--json`; this module has the others.
 
 use crate::management::{CsInfo, FacePersistency, FaceStatus, ForwarderStatus, Route, ShardStatus};
 use crate::schema::{FaceUriText, LogFilterText, NameText, OriginText, PrefixText, StrategyText};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Where everything but `/metrics` and `/openapi.json` is.
-pub const BASE: &str = "/v1";
-
-/// `GET /v1/version`
+/// `GET /v1/version`: the versions of program and interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Version {
-    /// The program and its version, as `status/general` has it.
+    /// Program and version, as in `status/general`.
     #[schema(example = "namewire 0.1.0")]
     pub version: String,
-    /// The version of this interface; it changes when something that was there changes or goes.
+    /// Version of this interface. It changes with incompatible changes.
     #[schema(example = 1)]
     pub api: u32,
 }
 
-/// `GET /healthz` and `GET /readyz`: what a supervisor needs to know. Otherwise the answer is a refusal.
+/// `GET /healthz` and `GET /readyz`: health for a supervisor. An unhealthy router answers with an
+/// error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Health {
-    /// Always true: the program works, or takes packets.
+    /// Always true.
     pub ok: bool,
 }
 
-/// Why something was not done. The HTTP status is the same code where HTTP has it.
+/// An error. The HTTP status is the same code if HTTP defines it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
-    /// As the management protocol has it: 4xx is the asker's fault, 5xx the router's.
+    /// Code of the management protocol: 4xx is an error of the client, 5xx of the router.
     pub code: u64,
-    /// What is wrong and what helps.
+    /// The problem and its remedy, as a sentence.
     pub text: String,
 }
 
-/// `POST /v1/faces`: a face that is wanted.
+/// `POST /v1/faces`: a face to create.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FaceWanted {
-    /// The far end, with an address: the client resolves host names.
+    /// Remote URI with an address; clients resolve host names.
     #[schema(value_type = FaceUriText)]
     pub uri: String,
-    /// The near end, where it matters.
+    /// Local URI, if needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<FaceUriText>)]
     pub local_uri: Option<String>,
-    /// When it goes away; persistent when not given.
+    /// Persistency. Default: persistent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistency: Option<PersistencyWanted>,
-    /// Bytes of the largest link packet. More than 8800 counts as 8800.
+    /// MTU: largest link packet, bytes. Values above 8800 count as 8800.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 64)]
     pub mtu: Option<u64>,
 }
 
-/// When a face that is made by command goes away. Faces of peers that came by themselves are on-demand; none is made so.
+/// The persistency of a face created by a command. On-demand faces can't be created by commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PersistencyWanted {
-    /// When its socket fails, or by command.
+    /// Closed when its socket fails, or by a command.
     Persistent,
-    /// Only by command; it reconnects.
+    /// Closed only by a command; reconnects.
     Permanent,
 }
 
@@ -74,41 +73,41 @@ impl From<PersistencyWanted> for FacePersistency {
     }
 }
 
-/// `PUT /v1/routes`: a route that is wanted.
+/// `PUT /v1/routes`: a route to add or change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RouteWanted {
-    /// Interests for names under this.
+    /// Name prefix.
     #[schema(value_type = PrefixText)]
     pub prefix: String,
-    /// Go to this face.
+    /// Face of the next hop.
     #[schema(minimum = 1)]
     pub face_id: u64,
-    /// The cheapest route is used first.
+    /// Cost; lower is better.
     #[serde(default)]
     pub cost: u64,
-    /// Its origin: a word (app, static, client, autoreg, autoconf, nlsr) or a number; static when not given.
+    /// Origin: a word (app, static, client, autoreg, autoconf, nlsr) or a number. Default: static.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<OriginText>)]
     pub origin: Option<String>,
-    /// Longer prefixes with routes of their own don't use it.
+    /// Longer prefixes with routes of their own do not use this route.
     #[serde(default)]
     pub no_inherit: bool,
-    /// Routes of shorter prefixes are not used at this one and below.
+    /// This and longer prefixes do not use routes of shorter prefixes.
     #[serde(default)]
     pub capture: bool,
-    /// Ends by itself after so many milliseconds.
+    /// Lifetime, milliseconds. Default: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_ms: Option<u64>,
 }
 
-/// A route that was added or changed, as it is now.
+/// A route after it was added or changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RouteMade {
-    /// Its prefix.
+    /// Name prefix.
     #[schema(value_type = PrefixText)]
     pub name: String,
-    /// Its face, cost, origin, flags and lifetime.
+    /// Face, cost, origin, flags and lifetime.
     #[serde(flatten)]
     pub route: Route,
 }
@@ -117,156 +116,156 @@ pub struct RouteMade {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StrategyWanted {
-    /// For names under this.
+    /// Name prefix.
     #[schema(value_type = PrefixText)]
     pub prefix: String,
-    /// best-route, multicast, …, or a whole name with parameters.
+    /// Short name (best-route, multicast, …), or full name with parameters.
     #[schema(value_type = StrategyText)]
     pub strategy: String,
 }
 
-/// `PATCH /v1/cs`: what is absent stays.
+/// `PATCH /v1/cs`: changes of the content store. Absent fields are unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CsChange {
-    /// Packets it may hold, at most what it was started with.
+    /// Capacity, packets; at most the capacity at start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u64>,
-    /// Keep new Data.
+    /// Cache new Data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admit: Option<bool>,
-    /// Answer Interests.
+    /// Answer Interests from the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serve: Option<bool>,
 }
 
-/// `POST /v1/cs/erase`
+/// `POST /v1/cs/erase`: Data to erase.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CsErase {
-    /// Packets under this name.
+    /// Name prefix of the Data.
     #[schema(value_type = NameText)]
     pub prefix: String,
-    /// At most so many; all when not given.
+    /// Maximum number of packets. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub count: Option<u64>,
 }
 
-/// How many packets were erased.
+/// The result of an erase command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CsErased {
-    /// So many.
+    /// Number of erased packets.
     pub count: u64,
 }
 
-/// How the loop that forwards packets spends its time, since the start.
+/// Statistics of the event loop since start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct LoopTime {
-    /// Times it woke up.
+pub struct EventLoopStats {
+    /// Number of iterations.
     pub turns: u64,
-    /// Turns that took more than a millisecond.
+    /// Iterations that took more than a millisecond.
     pub slow_turns: u64,
-    /// Nanoseconds between waking up and going to sleep, all turns together.
+    /// Busy time of all iterations, nanoseconds.
     pub busy_ns: u64,
-    /// Nanoseconds of the longest turn.
+    /// Duration of the longest iteration, nanoseconds.
     pub longest_ns: u64,
-    /// Nanoseconds of processor time of the longest turn among those that began with management waiting: what the system gave to others meanwhile
-    /// is in `longest_ns`, and not here.
+    /// CPU time of the longest iteration among those with pending management work, nanoseconds.
+    /// Unlike `longest_ns` it excludes time in which other processes ran.
     #[serde(default)]
     pub longest_management_cpu_ns: u64,
-    /// Turns with management in them that took more than a millisecond of processor time.
+    /// Iterations with management work that took more than a millisecond of CPU time.
     pub slow_management_turns: u64,
 }
 
 /// `GET /v1/status`: the router as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RouterStatus {
-    /// As `status/general`.
+    /// The record of `status/general`.
     pub forwarder: ForwarderStatus,
-    /// The content store.
+    /// State of the content store.
     pub content_store: CsInfo,
-    /// Octets of packets in the content store.
+    /// Bytes of packets in the content store.
     pub content_store_bytes: u64,
-    /// Number of faces, without the router's own.
+    /// Number of faces, without internal ones.
     pub face_count: u64,
-    /// Octets received by all faces there were.
+    /// Bytes received on all faces, closed ones included.
     pub in_bytes: u64,
-    /// Octets sent likewise.
+    /// Bytes sent on all faces, closed ones included.
     pub out_bytes: u64,
-    /// Packets in the router's hands at this moment.
+    /// Packets that were received, and neither sent nor dropped yet.
     pub packets_in_use: u64,
-    /// The loop's time.
-    pub loop_time: LoopTime,
-    /// Each thread that forwards.
+    /// Statistics of the event loop.
+    pub loop_time: EventLoopStats,
+    /// Statistics of each forwarding thread.
     #[serde(default)]
     pub shards: Vec<ShardStatus>,
-    /// How often each shared pool was short since the start, zeros included.
+    /// How often each shared pool was exhausted since start, including zeros.
     #[serde(default)]
     pub shortages: Vec<PoolShortage>,
 }
 
-/// How often a pool that several peers share was short: something was refused, or replaced something else.
+/// How often a shared pool was exhausted: a request was refused, or something was evicted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PoolShortage {
-    /// The pool.
+    /// Name of the pool.
     #[schema(example = "pending_interests")]
     pub pool: String,
-    /// Shortages since the start.
+    /// Number of times since start.
     pub count: u64,
 }
 
-/// Traffic of one prefix since the router began to count it.
+/// Traffic of a prefix since the router counts it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PrefixTraffic {
     /// The prefix.
     #[schema(value_type = NameText)]
     pub prefix: String,
-    /// Interests received, about.
+    /// Interests received, estimated.
     pub interests: u64,
-    /// Data received, about.
+    /// Data received, estimated.
     pub data: u64,
-    /// Octets received, about.
+    /// Bytes received, estimated.
     pub bytes: u64,
-    /// Packets of these that may have been others': it took the place of another prefix that was counted so far.
+    /// Maximum error of the estimate, packets: the count of the prefix that it replaced.
     pub error: u64,
 }
 
-/// `GET /v1/top`: the prefixes with most traffic. Asking switches the counting on, for ten seconds each time.
+/// `GET /v1/top`: the prefixes with most traffic. Each request enables counting for ten seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TopPrefixes {
-    /// Milliseconds since counting began; 0 when this request began it.
+    /// Milliseconds since counting began; 0 if this request enabled it.
     pub counting_ms: u64,
-    /// Components of a name that make its prefix.
+    /// Number of name components of a prefix.
     pub components: u32,
-    /// Packets seen since counting began.
+    /// Packets counted so far.
     pub packets: u64,
-    /// Busiest first.
+    /// Prefixes, busiest first.
     pub prefixes: Vec<PrefixTraffic>,
 }
 
-/// `GET` and `PUT /v1/log`
+/// `GET` and `PUT /v1/log`: the log levels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogLevels {
-    /// A level for all (`info`), and levels of parts behind commas: `info,router=debug`.
+    /// A level, and levels for parts of the program, separated by commas: `info,router=debug`.
     #[schema(value_type = LogFilterText)]
     pub filter: String,
 }
 
-/// What `nw top` looks at each time.
+/// `GET /v1/look`: a snapshot of all counters for `nw top`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Look {
     /// The router as a whole.
     pub status: RouterStatus,
-    /// Its faces.
+    /// All faces.
     pub faces: Vec<FaceStatus>,
-    /// Packets it dropped, by reason.
+    /// Dropped packets by reason.
     pub drops: Vec<crate::management::DropCount>,
-    /// Packets that ended as expected, by reason: answered from the content store, joined to a pending Interest.
+    /// Packets that ended as expected, by reason: answered from the content store, or aggregated.
     #[serde(default)]
     pub done: Vec<crate::management::DropCount>,
-    /// Its busiest prefixes; absent where the router does not tell.
+    /// Busiest prefixes; absent if the router does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top: Option<TopPrefixes>,
 }

@@ -1,4 +1,4 @@
-//! What a service says of itself over its control socket.
+//! Messages of a service's control socket, as JSON.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -6,37 +6,37 @@ use utoipa::ToSchema;
 /// `GET /v1/service`: the service as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ServiceStatus {
-    /// What it is called.
+    /// Name of the service.
     pub name: String,
     /// Seconds since its start.
     pub uptime_s: f64,
-    /// Elements of an older graph still wait for answers.
+    /// Whether elements of the previous graph still have pending Interests.
     pub changing: bool,
-    /// It takes no more Interests, and ends when nothing is awaited.
+    /// Whether it accepts no more Interests, and ends when none is pending.
     pub draining: bool,
     /// Interests, Data and Nacks received.
     pub received: [u64; 3],
     /// Interests, Data and Nacks sent.
     pub sent: [u64; 3],
-    /// Packets dropped before they had done their work.
+    /// Dropped packets.
     pub dropped: u64,
-    /// Packets that ended as expected: answered from a content store, joined to a pending Interest.
+    /// Packets that ended as expected: answered from a content store, or aggregated.
     #[serde(default)]
     pub done: u64,
 }
 
-/// One of `GET /v1/links`: where packets come from and go to.
+/// `GET /v1/links`: one connection of the service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServiceLink {
-    /// In the graph.
+    /// Name in the graph.
     pub name: String,
-    /// Number of the face; null while it is not there, and tried again.
+    /// Face id; null while it is not connected and retried.
     pub id: Option<u64>,
-    /// The peer.
+    /// Remote URI.
     pub uri: String,
-    /// The near end.
+    /// Local URI.
     pub local: String,
-    /// Connected, or needs no connection.
+    /// Whether it is connected, or needs no connection.
     pub up: bool,
     /// Interests, Data and Nacks received.
     pub received: [u64; 3],
@@ -44,65 +44,65 @@ pub struct ServiceLink {
     pub sent: [u64; 3],
 }
 
-/// `GET /v1/statistics`: what passed, and what did not.
+/// `GET /v1/statistics`: packet counters of ports, and drops.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServiceStatistics {
-    /// In the order of the graph.
+    /// Ports, in the order of the graph.
     pub ports: Vec<ServicePort>,
-    /// Reasons for which packets were dropped.
+    /// Dropped packets by reason.
     pub drops: Vec<ServiceDrops>,
-    /// Reasons for which packets ended as expected.
+    /// Packets that ended as expected, by reason.
     #[serde(default)]
     pub done: Vec<ServiceDrops>,
 }
 
-/// What passed a port of an element.
+/// Packets on a port of an element.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServicePort {
-    /// The element in the graph.
+    /// Name of the element in the graph.
     pub element: String,
-    /// `in` or `out`.
+    /// Direction: `in` or `out`.
     pub side: String,
-    /// The port.
+    /// Name of the port.
     pub port: String,
-    /// So many.
+    /// Number of packets.
     pub packets: u64,
 }
 
 /// Packets that ended for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServiceDrops {
-    /// The reason.
+    /// Name of the reason.
     pub reason: String,
-    /// So many.
+    /// Number of packets.
     pub packets: u64,
 }
 
-/// Body of `PUT /v1/graph`.
+/// `PUT /v1/graph`: a new graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GraphChange {
     /// The text of a graph file.
     pub graph: String,
-    /// What becomes of packets meanwhile.
+    /// How packets are handled during the change.
     #[serde(default)]
     pub order: GraphOrder,
 }
 
-/// What becomes of packets while a graph changes.
+/// How packets are handled while a graph changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GraphOrder {
-    /// Old elements go at once, with what they remember.
+    /// Old elements are removed immediately, with their state.
     Drop,
-    /// Interests are held until old elements wait for nothing.
+    /// Interests are held until old elements have nothing pending.
     Buffer,
-    /// New elements take all Interests; old ones stay for what they wait for.
+    /// New elements receive all Interests; old ones stay until nothing is pending.
     #[default]
     MakeBeforeBreak,
 }
 
-/// `GET /v1/graph`, and what becomes of a change.
+/// `GET /v1/graph`, and the response to a change: the current graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GraphText {
     /// The text of a graph file.

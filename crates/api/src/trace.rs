@@ -1,41 +1,42 @@
-//! Decisions about packets, in words.
+//! Decisions about packets as text, for `nw trace`.
 
 use nw_element_api::DropReason;
-use nw_element_api::journal::{Decision, NotSent};
+use nw_element_api::decision_trace::{Decision, NotSent};
 use nw_name::Name;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// One decision, as `nw trace` prints it.
+/// A decision about a packet, as `nw trace` prints it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TraceEvent {
-    /// When, microseconds since the router started.
+    /// Time of the decision, microseconds since the router started.
     pub at_us: u64,
-    /// Counts packets: what happened to one packet has the same number.
+    /// Number of the packet; all decisions about a packet have the same number.
     pub packet: u32,
-    /// The packet's name.
+    /// Name of the packet.
     #[schema(value_type = crate::schema::NameText)]
     pub name: String,
-    /// Who decided: interest, content_store, pit, fib, strategy, data, nack, drop, or face.
+    /// Step of forwarding that decided: interest, content_store, pit, fib, strategy, data, nack,
+    /// drop, or face.
     #[schema(example = "content_store")]
     pub step: String,
-    /// What, in words.
+    /// The decision as text.
     #[schema(example = "content store: miss (MustBeFresh, stale for 3.0 s)")]
     pub words: String,
-    /// The face it is about, if it is about one.
+    /// The face that the decision concerns, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub face_id: Option<u64>,
-    /// Decisions before this one that were not kept, as there were too many.
+    /// Number of earlier decisions that were discarded because there were too many.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost: u64,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so
+#[allow(clippy::trivially_copy_pass_by_ref)] // required by serde
 const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// A time as people say it, from nanoseconds.
+/// Formats a duration with a suitable unit.
 fn time(duration: core::time::Duration) -> String {
     match duration.as_nanos() {
         0..1_000_000 => format!("{} µs", duration.as_micros()),
@@ -44,7 +45,8 @@ fn time(duration: core::time::Duration) -> String {
     }
 }
 
-/// The step, the face and the words of a decision about a name; `strategy` is the name of the one that decided.
+/// Returns step, face and text of a decision about a packet with this name. `strategy`: the
+/// strategy that decided.
 pub fn describe(
     decision: &Decision,
     name: &Name,
@@ -53,24 +55,29 @@ pub fn describe(
     let face_of = |face: &nw_element_api::FaceId| Some(face.number());
     match decision {
         Decision::InterestIn { face, can_be_prefix, must_be_fresh, lifetime_ms, hop_limit } => {
-            let mut words = format!("Interest from face {face}");
-            for (said, word) in [(*can_be_prefix, ", CanBePrefix"), (*must_be_fresh, ", MustBeFresh")] {
-                words.push_str(if said { word } else { "" });
-            }
-            words.push_str(&format!(", lifetime {lifetime_ms} ms"));
-            words.push_str(&hop_limit.map(|hops| format!(", hop limit {hops}")).unwrap_or_default());
-            ("interest", face_of(face), words)
+            let mut text = format!("Interest from face {face}");
+            text.push_str(if *can_be_prefix { ", CanBePrefix" } else { "" });
+            text.push_str(if *must_be_fresh { ", MustBeFresh" } else { "" });
+            text.push_str(&format!(", lifetime {lifetime_ms} ms"));
+            text.push_str(&hop_limit.map(|hops| format!(", hop limit {hops}")).unwrap_or_default());
+            ("interest", face_of(face), text)
         }
         Decision::StoreHit => ("content_store", None, "content store: hit".into()),
         Decision::StoreMiss => ("content_store", None, "content store: miss".into()),
-        Decision::StoreStale(since) => {
-            ("content_store", None, format!("content store: miss (MustBeFresh, stale for {})", time(*since)))
-        }
-        Decision::StoreOff => ("content_store", None, "content store: not asked, it is switched off".into()),
+        Decision::StoreStale(since) => (
+            "content_store",
+            None,
+            format!("content store: miss (MustBeFresh, stale for {})", time(*since)),
+        ),
+        Decision::StoreOff => ("content_store", None, "content store: disabled".into()),
         Decision::PendingNew => ("pit", None, "PIT: new entry".into()),
         Decision::PendingJoined { downstreams, again } => {
-            let who = if *again { "this face had asked before" } else { "this face joins" };
-            ("pit", None, format!("PIT: pending already, {who}; {} wait for it", count(*downstreams, "face")))
+            let from = if *again { "retransmitted by this face" } else { "aggregated" };
+            (
+                "pit",
+                None,
+                format!("PIT: already pending, {from}; {} waiting", count(*downstreams, "face")),
+            )
         }
         Decision::Route { prefix_len, next_hops, by_hint } => {
             let words = match by_hint {
@@ -82,45 +89,44 @@ pub fn describe(
             };
             ("fib", None, words)
         }
-        Decision::NoRoute => ("fib", None, "FIB: no prefix of the name is there".into()),
+        Decision::NoRoute => ("fib", None, "FIB: no prefix of the name has an entry".into()),
         Decision::Strategy(_) => {
             let name = strategy.map_or_else(|| "unknown".into(), short_strategy);
             ("strategy", None, format!("strategy: {name}"))
         }
         Decision::NotSent { face, cost, why } => {
-            let why = match why {
-                NotSent::CameFrom => "the Interest came from there",
-                NotSent::Gone => "it is gone",
-                NotSent::Scope => "the name may not go there: it stays on this machine or link",
-                NotSent::NotChosen => "others are preferred",
-            };
-            ("strategy", face_of(face), format!("strategy: not to face {face} (cost {cost}), {why}"))
+            let reason = exclusion(why);
+            (
+                "strategy",
+                face_of(face),
+                format!("strategy: not to face {face} (cost {cost}), {reason}"),
+            )
         }
         Decision::InterestOut { face, cost, place, usable, sent } => {
             let cost = cost.map(|cost| format!(" (cost {cost})")).unwrap_or_default();
-            let why = match (usable, sent, place) {
-                (0, ..) => "as the asker or the strategy wants it".to_owned(),
-                (1, ..) => "the only next hop that may be used".to_owned(),
-                (usable, sent, _) if sent == usable => format!("as to all {usable} that may be used"),
-                (usable, 1, 0) => format!("the cheapest of {usable} that may be used"),
-                (usable, _, place) => format!("number {} by cost of {usable} that may be used", place + 1),
-            };
-            ("strategy", face_of(face), format!("strategy: to face {face}{cost}, {why}; sent"))
+            let reason = selection(*place, *usable, *sent);
+            ("strategy", face_of(face), format!("strategy: to face {face}{cost}, {reason}; sent"))
         }
         Decision::DataIn { face, after, answers, freshness_ms } => {
             let after = match after {
                 Some(after) => format!(" after {}", time(*after)),
-                None => ", which was not asked".to_owned(),
+                None => ", which received no Interest".to_owned(),
             };
             let fresh = match freshness_ms {
                 0 => "never fresh".to_owned(),
                 ms => format!("fresh for {ms} ms"),
             };
             let answers = count(*answers, "pending Interest");
-            ("data", face_of(face), format!("Data from face {face}{after}: answers {answers}, {fresh}"))
+            (
+                "data",
+                face_of(face),
+                format!("Data from face {face}{after}: answers {answers}, {fresh}"),
+            )
         }
         Decision::Cached => ("content_store", None, "content store: cached".into()),
-        Decision::CachedAgain => ("content_store", None, "content store: had it, fresh again".into()),
+        Decision::CachedAgain => {
+            ("content_store", None, "content store: already cached, fresh again".into())
+        }
         Decision::NotCached => ("content_store", None, "content store: not cached".into()),
         Decision::DataOut(face) => ("face", face_of(face), format!("Data to face {face}: sent")),
         Decision::NackIn { face, reason, after } => {
@@ -130,17 +136,41 @@ pub fn describe(
         Decision::NackOut { face, reason } => {
             ("nack", face_of(face), format!("Nack ({}) to face {face}: sent", reason.as_str()))
         }
-        Decision::Dropped(reason) => {
-            let words = match reason {
-                DropReason::Malformed(fault) => format!("dropped (malformed: {})", fault.as_str()),
-                DropReason::Cause(cause) => {
-                    format!("ends here ({}): {}", cause.as_str(), cause.explanation().trim())
-                }
-            };
-            ("drop", None, words)
-        }
+        Decision::Dropped(reason) => ("drop", None, drop_text(reason)),
         Decision::Expired(after) => {
-            ("pit", None, format!("PIT: ended after {}, nobody answered", time(*after)))
+            ("pit", None, format!("PIT: expired after {} without an answer", time(*after)))
+        }
+    }
+}
+
+/// Returns why an Interest was not sent to a next hop.
+const fn exclusion(why: &NotSent) -> &'static str {
+    match why {
+        NotSent::CameFrom => "the Interest came from it",
+        NotSent::Gone => "it is closed",
+        NotSent::Scope => "the scope of the name forbids it",
+        NotSent::NotChosen => "others are preferred",
+    }
+}
+
+/// Returns why a next hop was selected: it is number `place` by cost, from 0, of `usable` next
+/// hops, and the Interest was sent to `sent` of them.
+fn selection<T: Copy + Into<u64>>(place: T, usable: T, sent: T) -> String {
+    let (place, usable, sent) = (place.into(), usable.into(), sent.into());
+    match (usable, sent, place) {
+        (0, ..) => "as requested by the application or strategy".to_owned(),
+        (1, ..) => "the only next hop that may be used".to_owned(),
+        (usable, sent, _) if sent == usable => format!("as to all {usable} that may be used"),
+        (usable, 1, 0) => format!("the cheapest of {usable} that may be used"),
+        (usable, _, place) => format!("number {} by cost of {usable} that may be used", place + 1),
+    }
+}
+
+fn drop_text(reason: &DropReason) -> String {
+    match reason {
+        DropReason::Malformed(fault) => format!("dropped (malformed: {})", fault.as_str()),
+        DropReason::Cause(cause) => {
+            format!("ends here ({}): {}", cause.as_str(), cause.explanation().trim())
         }
     }
 }
@@ -153,7 +183,7 @@ fn count(number: u32, thing: &str) -> String {
     }
 }
 
-/// Without what all strategies' names begin with.
+/// Returns the name of a strategy without the common prefix.
 fn short_strategy(name: &Name) -> String {
     let uri = name.to_string();
     uri.strip_prefix("/localhost/nfd/strategy/").map_or_else(|| uri.clone(), str::to_owned)
@@ -163,10 +193,10 @@ fn short_strategy(name: &Name) -> String {
 mod tests {
     use super::*;
     use core::time::Duration;
-    use nw_element_api::{Cause, FaceId};
+    use nw_element_api::{DropCause, FaceId};
 
     #[test]
-    fn words_for_people() {
+    fn describe_returns_text_for_each_decision() {
         let name: Name = "/video/a/b".parse().unwrap();
         let face = FaceId::from_bits(12);
         let words = |decision| describe(&decision, &name, None).2;
@@ -178,14 +208,21 @@ mod tests {
             words(Decision::Route { prefix_len: 1, next_hops: 2, by_hint: false }),
             "FIB: /video has 2 next hops"
         );
-        let out =
-            |place, usable, sent| words(Decision::InterestOut { face, cost: Some(10), place, usable, sent });
-        assert_eq!(out(0, 2, 1), "strategy: to face 12 (cost 10), the cheapest of 2 that may be used; sent");
+        let out = |place, usable, sent| {
+            words(Decision::InterestOut { face, cost: Some(10), place, usable, sent })
+        };
+        assert_eq!(
+            out(0, 2, 1),
+            "strategy: to face 12 (cost 10), the cheapest of 2 that may be used; sent"
+        );
         assert_eq!(
             out(1, 3, 1),
             "strategy: to face 12 (cost 10), number 2 by cost of 3 that may be used; sent"
         );
-        assert_eq!(out(1, 2, 2), "strategy: to face 12 (cost 10), as to all 2 that may be used; sent");
+        assert_eq!(
+            out(1, 2, 2),
+            "strategy: to face 12 (cost 10), as to all 2 that may be used; sent"
+        );
         assert_eq!(
             words(Decision::DataIn {
                 face,
@@ -199,11 +236,12 @@ mod tests {
         let decision = Decision::Strategy(nw_tables_strategy());
         assert_eq!(describe(&decision, &name, Some(&strategy)).2, "strategy: best-route/v=5");
         assert!(
-            words(Decision::Dropped(Cause::PitFull.into())).starts_with("ends here (pit_full): The pending")
+            words(Decision::Dropped(DropCause::PitFull.into()))
+                .starts_with("ends here (pit_full): The PIT")
         );
     }
 
-    fn nw_tables_strategy() -> nw_element_api::journal::StrategyId {
-        nw_element_api::journal::StrategyId(0)
+    fn nw_tables_strategy() -> nw_element_api::decision_trace::StrategyId {
+        nw_element_api::decision_trace::StrategyId(0)
     }
 }

@@ -1,4 +1,5 @@
-//! Replays the corpora of the fuzz targets `management` and `config`; see `crates/wire/tests/corpus.rs` for what file names promise.
+//! Replays the corpora of the fuzz targets `management` and `config`; see
+//! `crates/wire/tests/corpus.rs` for what file names promise.
 
 #[path = "../../../fuzz/src/control_targets.rs"]
 mod control_targets;
@@ -8,13 +9,13 @@ mod replay;
 use replay::replay;
 
 #[test]
-fn the_management_corpus_replays() {
+fn management_corpus_replays() {
     let replayed = replay("management", control_targets::management);
     assert!(replayed >= 12, "{replayed} seeds");
 }
 
 #[test]
-fn the_config_corpus_replays() {
+fn config_corpus_replays() {
     let replayed = replay("config", control_targets::config);
     assert!(replayed >= 12, "{replayed} seeds");
 }

@@ -1,17 +1,20 @@
-//! Bytes that python-ndn 0.5.2 writes, read and written by us: what another implementation means by each message.
+//! Bytes that python-ndn 0.5.2 writes, read and written by us: what another implementation means by
+//! each message.
 
 use nw_api::management::client::{decode_cs_info, decode_items, decode_status, encode_items};
 use nw_api::management::command::{Request, SignatureForm, parse};
 use nw_api::management::{
-    ControlParameters, ControlResponse, CsInfo, FaceEventKind, FaceEventNotification, FacePersistency,
-    FaceQueryFilter, FaceScope, FaceStatus, FibEntry, ForwarderStatus, LinkType, NextHopRecord, RibEntry,
-    Root, Route, Strategy, StrategyChoice, Verb,
+    ControlParameters, ControlResponse, CsInfo, FaceEventKind, FaceEventNotification,
+    FacePersistency, FaceQueryFilter, FaceScope, FaceStatus, FibEntry, ForwarderStatus, LinkType,
+    NextHopRecord, RibEntry, Root, Route, Strategy, StrategyChoice, Verb,
 };
 use nw_name::{Name, NameRef};
 use nw_wire::{Interest, InterestBuilder};
 
 fn hex(text: &str) -> Vec<u8> {
-    (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap()).collect()
+    (0..text.len() / 2)
+        .map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap())
+        .collect()
 }
 
 fn name(uri: &str) -> Name {
@@ -19,7 +22,7 @@ fn name(uri: &str) -> Name {
 }
 
 #[test]
-fn control_parameters() {
+fn control_parameters_equal_golden_bytes() {
     for (bytes, parameters) in [
         (
             "681c07060801610801626902012c6f01416a0203e86c01036d0400124f80",
@@ -41,7 +44,11 @@ fn control_parameters() {
         ),
         (
             "680d07030801618302010084020100",
-            ControlParameters { capacity: Some(256), count: Some(256), ..ControlParameters::of(name("/a")) },
+            ControlParameters {
+                capacity: Some(256),
+                count: Some(256),
+                ..ControlParameters::of(name("/a"))
+            },
         ),
     ] {
         assert_eq!(ControlParameters::decode(&hex(bytes)), Ok(parameters.clone()));
@@ -49,9 +56,10 @@ fn control_parameters() {
     }
 }
 
-/// python-ndn puts what is about congestion and MTU before Flags. We read that, and write NFD's order.
+/// python-ndn puts what is about congestion and MTU before Flags. We read that, and write NFD's
+/// order.
 #[test]
-fn control_parameters_in_another_order() {
+fn control_parameters_in_another_order_are_decoded() {
     let theirs = hex(
         "68307215756470343a2f2f3139322e302e322e313a36333633870405f5e100880400010000890222606c0104700107850102",
     );
@@ -73,7 +81,7 @@ fn control_parameters_in_another_order() {
 }
 
 #[test]
-fn control_response() {
+fn control_response_equals_golden_bytes() {
     let body = ControlParameters {
         face_id: Some(300),
         origin: Some(0),
@@ -81,18 +89,21 @@ fn control_response() {
         flags: Some(1),
         ..ControlParameters::of(name("/a"))
     };
-    // python-ndn writes what is inside the element.
+    // python-ndn writes only the fields inside the element.
     let value = hex("6601c867024f4b681207030801616902012c6f01006a01006c0101");
     let whole = [&[0x65, value.len() as u8], &value[..]].concat();
     assert_eq!(ControlResponse::decode(&whole), Ok(ControlResponse::ok(body.clone())));
     assert_eq!(ControlResponse::ok(body).encode(), whole);
     assert_eq!(ControlResponse::refuse(403, "no").encode(), hex("650a6602019367026e6f6800"));
-    // NFD leaves the body of a refusal out.
-    assert_eq!(ControlResponse::decode(&hex("65086602019367026e6f")), Ok(ControlResponse::refuse(403, "no")));
+    // NFD omits the body of an error.
+    assert_eq!(
+        ControlResponse::decode(&hex("65086602019367026e6f")),
+        Ok(ControlResponse::refuse(403, "no"))
+    );
 }
 
 #[test]
-fn faces() {
+fn face_records_equal_golden_bytes() {
     let status = FaceStatus {
         face_id: 300,
         uri: "udp4://192.0.2.1:6363".to_owned(),
@@ -151,14 +162,16 @@ fn faces() {
 }
 
 #[test]
-fn tables() {
-    let hops = vec![NextHopRecord { face_id: 300, cost: 5 }, NextHopRecord { face_id: 301, cost: 0 }];
+fn table_records_equal_golden_bytes() {
+    let hops =
+        vec![NextHopRecord { face_id: 300, cost: 5 }, NextHopRecord { face_id: 301, cost: 0 }];
     let fib = [FibEntry { name: name("/a"), next_hops: hops }];
     let bytes = hex("8017070308016181076902012c6a010581076902012d6a0100");
     assert_eq!(decode_items::<FibEntry>(&bytes).unwrap(), fib);
     assert_eq!(encode_items(&fib), bytes);
 
-    let route = Route { face_id: 300, origin: 255, cost: 5, flags: 3, expiration_period: Some(3_600_000) };
+    let route =
+        Route { face_id: 300, origin: 255, cost: 5, flags: 3, expiration_period: Some(3_600_000) };
     let rib = [RibEntry { name: name("/a"), routes: vec![route] }];
     let bytes = hex("801a070308016181136902012c6f01ff6a01056c01036d040036ee80");
     assert_eq!(decode_items::<RibEntry>(&bytes).unwrap(), rib);
@@ -182,7 +195,7 @@ fn tables() {
 }
 
 #[test]
-fn status() {
+fn status_equals_golden_bytes() {
     let status = ForwarderStatus {
         version: "24.07".to_owned(),
         start_timestamp: 0,
@@ -201,7 +214,7 @@ fn status() {
         satisfied_interests: 13_000,
         unsatisfied_interests: 14_000,
     };
-    // NFD writes the Interests, Data and Nacks of each direction together; python-ndn does so too.
+    // NFD and python-ndn group the counters of Interests, Data and Nacks by direction.
     let bytes = hex(concat!(
         "800532342e3037810100820203e8830207d084020bb885020fa0860213888702177090021b5891021f40970223289202271093022af8",
         "98022ee0990232c89a0236b0"
@@ -213,7 +226,7 @@ fn status() {
 }
 
 #[test]
-fn command_names() {
+fn command_names_equal_golden_names() {
     let parsed = |bytes: &str, signed: bool| {
         let bytes = hex(bytes);
         let name = NameRef::check(&bytes[2..]).unwrap();
@@ -225,14 +238,18 @@ fn command_names() {
             interest.encode()
         };
         match parse(&Interest::check(&wire).unwrap()) {
-            Some((Root::Localhost, Request::Command { verb: Verb::RibRegister, parameters, form })) => {
+            Some((
+                Root::Localhost,
+                Request::Command { verb: Verb::RibRegister, parameters, form },
+            )) => {
                 assert_eq!(parameters, ControlParameters::of(self::name("/a")));
                 form
             }
             other => panic!("{other:?}"),
         }
     };
-    let new = "072808096c6f63616c686f737408036e6664080372696208087265676973746572080768050703080161";
+    let new =
+        "072808096c6f63616c686f737408036e6664080372696208087265676973746572080768050703080161";
     assert_eq!(parsed(new, true), SignatureForm::V03);
     let old = concat!(
         "076708096c6f63616c686f737408036e66640803726962080872656769737465720807680507030801610808000001a1fbaa8810",

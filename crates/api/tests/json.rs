@@ -1,4 +1,5 @@
-//! What `--json` promises: names as URIs, words for numbers with names, units last, nothing that is absent.
+//! The JSON of `--json`: names are URIs, numbers with names are words, units are last in field
+//! names, and absent fields are left out.
 
 use nw_api::management::{
     ControlParameters, CsInfo, FaceScope, FaceStatus, RibEntry, Route, Strategy, StrategyChoice,
@@ -7,7 +8,7 @@ use nw_name::Name;
 use serde_json::{from_value, json, to_value};
 
 #[test]
-fn messages_as_json() {
+fn records_are_written_as_json() {
     let face = FaceStatus {
         mtu: Some(8800),
         ..FaceStatus::new(300, "fd://20", "unix:///run/nfd/nfd.sock", FaceScope::Local)
@@ -32,11 +33,13 @@ fn messages_as_json() {
 }
 
 #[test]
-fn numbers_with_words_are_words_and_read_back() {
-    let face =
-        FaceStatus { flags: 13, ..FaceStatus::new(300, "fd://20", "unix:///nfd.sock", FaceScope::Local) };
+fn labels_are_written_as_words_and_read_back() {
+    let face = FaceStatus {
+        flags: 13,
+        ..FaceStatus::new(300, "fd://20", "unix:///nfd.sock", FaceScope::Local)
+    };
     let value = to_value(&face).unwrap();
-    // A bit without a word stands as its number.
+    // A bit without a name is written as a number.
     assert_eq!(value["flags"], json!(["local-fields", "congestion-marking", "8"]));
     assert_eq!(from_value::<FaceStatus>(value).unwrap(), face);
 
@@ -44,7 +47,7 @@ fn numbers_with_words_are_words_and_read_back() {
     let value = to_value(&route).unwrap();
     assert_eq!((&value["origin"], &value["flags"][0]), (&json!("77"), &json!("child-inherit")));
     assert_eq!(from_value::<Route>(value).unwrap(), route);
-    // What an earlier version wrote.
+    // The form of earlier versions.
     let old = json!({ "face_id": 1, "origin": 77, "cost": 2, "flags": u64::MAX });
     assert_eq!(from_value::<Route>(old).unwrap(), route);
     for wrong in [json!(["loud"]), json!("capture"), json!([1])] {
@@ -55,14 +58,17 @@ fn numbers_with_words_are_words_and_read_back() {
     let store = CsInfo { flags: 2, ..CsInfo::default() };
     assert_eq!(to_value(store).unwrap()["flags"], json!(["serve"]));
 
-    for (number, shown) in [(0, json!("persistent")), (2, json!("permanent")), (9, json!(9))] {
-        let made =
-            ControlParameters { face_persistency: Some(number), origin: Some(255), ..Default::default() };
-        let value = to_value(&made).unwrap();
-        assert_eq!(value, json!({ "persistency": shown, "origin": "static" }));
-        assert_eq!(from_value::<ControlParameters>(value).unwrap(), made);
+    for (number, json_value) in [(0, json!("persistent")), (2, json!("permanent")), (9, json!(9))] {
+        let parameters = ControlParameters {
+            face_persistency: Some(number),
+            origin: Some(255),
+            ..Default::default()
+        };
+        let value = to_value(&parameters).unwrap();
+        assert_eq!(value, json!({ "persistency": json_value, "origin": "static" }));
+        assert_eq!(from_value::<ControlParameters>(value).unwrap(), parameters);
         let old = json!({ "face_persistency": number, "origin": 255 });
-        assert_eq!(from_value::<ControlParameters>(old).unwrap(), made);
+        assert_eq!(from_value::<ControlParameters>(old).unwrap(), parameters);
     }
     assert_eq!(to_value(ControlParameters::default()).unwrap(), json!({}));
 }

@@ -1,10 +1,10 @@
-//! No bytes panic; what is written is read back.
+//! Properties of the codec: decoding never panics, and decodes what was encoded.
 
 use nw_api::management::client::{decode_items, decode_status, encode_items};
 use nw_api::management::command::parse;
 use nw_api::management::{
-    ControlParameters, ControlResponse, DropCount, FaceEventNotification, FaceQueryFilter, FaceStatus,
-    FibEntry, NextHopRecord, RibEntry, Route, Strategy as Chosen, StrategyChoice,
+    ControlParameters, ControlResponse, DropCount, FaceEventNotification, FaceQueryFilter,
+    FaceStatus, FibEntry, NextHopRecord, RibEntry, Route, Strategy as Chosen, StrategyChoice,
 };
 use nw_name::{Name, NameRef};
 use nw_wire::{Fault, Interest, InterestBuilder};
@@ -22,7 +22,10 @@ prop_compose! {
         uri in proptest::option::of(".{0,20}"),
         numbers in proptest::array::uniform12(proptest::option::of(any::<u64>())),
     ) -> ControlParameters {
-        let [face_id, origin, cost, capacity, count, flags, mask, period, persistency, interval, threshold, mtu] = numbers;
+        let [
+            face_id, origin, cost, capacity, count, flags, mask, period, persistency, interval,
+            threshold, mtu,
+        ] = numbers;
         ControlParameters {
             name,
             face_id,
@@ -46,18 +49,25 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn parameters_come_back(parameters in parameters(), code in any::<u64>(), text in ".{0,20}") {
+    fn parameters_are_decoded_as_encoded(parameters in parameters(), code in any::<u64>(), text in ".{0,20}") {
         prop_assert_eq!(ControlParameters::decode(&parameters.encode()), Ok(parameters.clone()));
         let response = ControlResponse { code, text, body: parameters };
         prop_assert_eq!(ControlResponse::decode(&response.encode()), Ok(response));
     }
 
     #[test]
-    fn items_come_back(name in names(), numbers in proptest::collection::vec(any::<u64>(), 0..6)) {
-        let next_hops = numbers.iter().map(|n| NextHopRecord { face_id: *n, cost: n / 3 }).collect();
+    fn items_are_decoded_as_encoded(name in names(), numbers in proptest::collection::vec(any::<u64>(), 0..6)) {
+        let next_hop = |n: &u64| NextHopRecord { face_id: *n, cost: n / 3 };
+        let next_hops = numbers.iter().map(next_hop).collect();
         let fib = [FibEntry { name: name.clone(), next_hops }];
         prop_assert_eq!(decode_items::<FibEntry>(&encode_items(&fib)).unwrap(), fib);
-        let route = |n: &u64| Route { face_id: *n, origin: n / 2, cost: n / 3, flags: n & 3, expiration_period: (n & 1 == 0).then_some(*n) };
+        let route = |n: &u64| Route {
+            face_id: *n,
+            origin: n / 2,
+            cost: n / 3,
+            flags: n & 3,
+            expiration_period: (n & 1 == 0).then_some(*n),
+        };
         let rib = [RibEntry { name: name.clone(), routes: numbers.iter().map(route).collect() }];
         prop_assert_eq!(decode_items::<RibEntry>(&encode_items(&rib)).unwrap(), rib);
         let choices = [StrategyChoice { name: name.clone(), strategy: Chosen(name) }];
@@ -65,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+    fn decoding_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
         let _ = ControlParameters::decode(&bytes);
         let _ = ControlResponse::decode(&bytes);
         let _ = FaceQueryFilter::decode(&bytes);
@@ -77,17 +87,22 @@ proptest! {
     }
 
     #[test]
-    fn damaged_parameters_never_panic(parameters in parameters(), at in any::<usize>(), octet in any::<u8>()) {
+    fn damaged_parameters_never_panic(parameters in parameters(), index in any::<usize>(), byte in any::<u8>()) {
         let mut bytes = parameters.encode();
-        let at = at % bytes.len();
-        bytes[at] = octet;
+        let index = index % bytes.len();
+        bytes[index] = byte;
         let _ = ControlParameters::decode(&bytes);
         prop_assert!(ControlParameters::decode(&bytes[..bytes.len() - 1]).is_err());
     }
 
     #[test]
-    fn no_name_panics(tail in names(), module in "(faces|rib|fib|cs|status)", word in "(list|query|events|register|announce|x)") {
-        let name = Name::new().with_generic("localhost").with_generic("nfd").with_generic(module).with_generic(word);
+    fn parsing_names_never_panics(
+        tail in names(),
+        module in "(faces|rib|fib|cs|status)",
+        word in "(list|query|events|register|announce|x)",
+    ) {
+        let root = Name::new().with_generic("localhost").with_generic("nfd");
+        let name = root.with_generic(module).with_generic(word);
         let wire = InterestBuilder::new(name.with_name(tail.as_ref())).encode();
         let _ = parse(&Interest::check(&wire).unwrap());
     }
@@ -98,7 +113,7 @@ fn fault(bytes: &[u8]) -> Fault {
 }
 
 #[test]
-fn strict_where_it_matters() {
+fn malformed_parameters_are_refused() {
     assert_eq!(fault(&[]), Fault::Truncated);
     assert_eq!(fault(&[0x69, 0]), Fault::FieldValue);
     assert_eq!(fault(&[0x68, 0, 0]), Fault::Trailing);

@@ -1,5 +1,6 @@
-//! `docs/reference/options.md` is made from what `nw config` prints, so it can't say something else than the code. Whether an option changes in a
-//! running router is tried out: each is set to another value, and the configuration asked.
+//! `docs/reference/options.md` is generated from the output of `nw config`. Whether an option is
+//! live is tested: it is set to another value, and the configuration reports whether a restart is
+//! needed.
 
 use nw_api::config::Config;
 use std::fs;
@@ -9,7 +10,7 @@ const RENEW: &str = "RENEW=1 cargo test -p nw-api --test reference";
 
 struct Section {
     path: String,
-    /// `[[path]]`: there may be several.
+    /// Whether the section may be repeated: `[[path]]`.
     many: bool,
     doc: String,
     options: Vec<Opt>,
@@ -19,12 +20,13 @@ struct Opt {
     key: String,
     doc: String,
     expected: String,
-    /// As TOML: the default, or an example where there is none.
+    /// The default as TOML, or an example.
     value: String,
     has_default: bool,
 }
 
-/// What `nw config` prints, taken apart again: documentation, limits in brackets, `key = value`; commented out where there is no default.
+/// Parses the output of `nw config`: documentation, limits in brackets, `key = value`, which is
+/// commented out for options without a default.
 fn sections(reference: &str) -> Vec<Section> {
     let mut sections = Vec::new();
     for block in reference.split("\n\n").skip(1) {
@@ -55,7 +57,7 @@ fn sections(reference: &str) -> Vec<Section> {
     sections
 }
 
-/// What a number counts, by the last word of its option's name.
+/// Returns the unit of an option, from the end of its name.
 fn unit(key: &str) -> &'static str {
     const UNITS: &[(&str, &str)] = &[
         ("_ms", "ms"),
@@ -64,22 +66,27 @@ fn unit(key: &str) -> &'static str {
         ("kib", "KiB"),
         ("mib", "MiB"),
         ("_percent", "%"),
-        ("mtu", "octets"),
+        ("mtu", "bytes"),
     ];
     UNITS.iter().find(|(ending, _)| key.ends_with(ending)).map_or("", |(_, unit)| unit)
 }
 
-/// Other values that an option might take, as TOML. The first that the configuration accepts is used.
-fn others(option: &Opt) -> Vec<String> {
-    let mut others =
-        vec!["true".to_owned(), "false".to_owned(), "[]".to_owned(), "0o600".to_owned(), "0o640".to_owned()];
+/// Returns possible values of an option as TOML. The first that the configuration accepts is used.
+fn candidate_values(option: &Opt) -> Vec<String> {
+    let mut values = vec![
+        "true".to_owned(),
+        "false".to_owned(),
+        "[]".to_owned(),
+        "0o600".to_owned(),
+        "0o640".to_owned(),
+    ];
     if let Ok(number) = option.value.parse::<u64>() {
-        others.extend([number.saturating_sub(1), number + 1].map(|n| n.to_string()));
+        values.extend([number.saturating_sub(1), number + 1].map(|n| n.to_string()));
     }
-    // The words or examples that the limits name.
+    // Values mentioned in the limits.
     let quoted: Vec<_> = option.expected.split('"').skip(1).step_by(2).collect();
-    others.extend(quoted.iter().flat_map(|word| [format!("{word:?}"), format!("[{word:?}]")]));
-    others.extend(
+    values.extend(quoted.iter().flat_map(|word| [format!("{word:?}"), format!("[{word:?}]")]));
+    values.extend(
         [
             "\"/a\"",
             "\"01:00:5e:00:17:ab\"",
@@ -90,54 +97,60 @@ fn others(option: &Opt) -> Vec<String> {
         ]
         .map(str::to_owned),
     );
-    others.push(option.value.clone());
-    others
+    values.push(option.value.clone());
+    values
 }
 
-/// Options that only make sense beside another of their section, and that.
-const BESIDE: &[(&str, &str)] = &[
+/// Options that require another option of their section, with that option.
+const REQUIRED: &[(&str, &str)] = &[
     ("rib.key", "certificate = \"/a\""),
     ("rib.certificate", "key = \"/a\""),
     ("control.allow_remote", "token_file = \"/a\""),
 ];
 
-/// True when a router that runs takes a new value of this option from its file at once.
+/// Returns whether a running router applies a new value of this option on reload.
 fn is_live(section: &Section, option: &Opt) -> bool {
     let name = format!("{}.{}", section.path, option.key);
-    let beside = BESIDE.iter().find(|(option, _)| *option == name).map_or("", |(_, text)| *text);
-    let with = |line: String| Config::parse("other", &format!("[{}]\n{beside}\n{line}\n", section.path));
+    let required =
+        REQUIRED.iter().find(|(option, _)| *option == name).map_or("", |(_, text)| *text);
+    let with =
+        |line: String| Config::parse("other", &format!("[{}]\n{required}\n{line}\n", section.path));
     let before = with(String::new()).unwrap_or_default();
-    let mut accepted =
-        others(option).into_iter().filter_map(|value| with(format!("{} = {value}", option.key)).ok());
+    let mut accepted = candidate_values(option)
+        .into_iter()
+        .filter_map(|value| with(format!("{} = {value}", option.key)).ok());
     let changed = accepted.find(|config| *config != before);
-    let changed =
-        changed.unwrap_or_else(|| panic!("no other value of {name} is known here: add one to `others`"));
+    let changed = changed.unwrap_or_else(|| {
+        panic!("no other value of {name} is known here: add one to `candidate_values`")
+    });
     !before.needs_restart(&changed)
 }
 
-/// Items that only make sense beside something else: that, and such an item.
+/// Repeated sections that require other sections: these, and such an item.
 const ITEMS: &[(&str, &str, &str)] = &[(
     "allow",
     "[management]\nlocalhop = \"anywhere\"\n[[anchor]]\nid = \"site\"\nfile = \"/a\"\n",
     "id = \"a\"\nfrom = \"remote\"\nanchors = [\"site\"]\nprivileges = [\"rib\"]\n",
 )];
 
-/// True when a router that runs takes over a new item of this list at once.
+/// Returns whether a running router applies a new item of this section on reload.
 fn is_live_list(section: &Section) -> bool {
     let given = ITEMS.iter().find(|(path, ..)| *path == section.path);
-    let beside = given.map_or("", |(_, beside, _)| *beside);
-    let parse = |item: &str| Config::parse("list", &format!("{beside}{item}")).ok();
+    let required = given.map_or("", |(_, required, _)| *required);
+    let parse = |item: &str| Config::parse("list", &format!("{required}{item}")).ok();
     let before = parse("").unwrap_or_default();
     let lines = section.options.iter().map(|option| format!("{} = {}\n", option.key, option.value));
-    // The first options of an item are those that must be there.
-    let firsts = lines.scan(String::new(), |text, line| {
+    // The mandatory options of an item are the first.
+    let prefixes = lines.scan(String::new(), |text, line| {
         text.push_str(&line);
         Some(text.clone())
     });
-    let items: Vec<_> = given.map_or_else(|| firsts.collect(), |(.., item)| vec![(*item).to_owned()]);
+    let items: Vec<_> =
+        given.map_or_else(|| prefixes.collect(), |(.., item)| vec![(*item).to_owned()]);
     let changed = items.iter().find_map(|item| parse(&format!("[[{}]]\n{item}", section.path)));
-    let changed =
-        changed.unwrap_or_else(|| panic!("no item of [[{}]] is known here: add one to ITEMS", section.path));
+    let changed = changed.unwrap_or_else(|| {
+        panic!("no item of [[{}]] is known here: add one to ITEMS", section.path)
+    });
     !before.needs_restart(&changed)
 }
 
@@ -148,30 +161,46 @@ fn cell(text: &str) -> String {
 fn page() -> String {
     let mut page = format!(
         "# Every option\n\n\
-         Made from the code by `{RENEW}`; do not edit. `nw config` prints the same as a file, `nw config --check FILE` checks one.\n\n\
-         One file in TOML: `nw run -c FILE`, else `~/.config/namewire/nw.toml`, else `/etc/namewire/nw.toml`. Every option has a default, so a file needs\n\
-         only what differs. **Live**: a running router takes a new value when it reads its file again (SIGHUP, `systemctl reload`); the others\n\
-         take effect at the next start. A mistake anywhere in the file changes nothing and is named with its line, what is there and what is\n\
-         expected.\n\n"
+         Generated from the code by `{RENEW}`; do not edit. `nw config` prints the same as a file,\n\
+         `nw config --check FILE` checks one.\n\n\
+         The file is TOML: `nw run -c FILE`, else `~/.config/namewire/nw.toml`, else\n\
+         `/etc/namewire/nw.toml`. Every option has a default, so a file needs only the options that\n\
+         differ. **Live**: a running router applies a new value when it reloads its file (SIGHUP,\n\
+         `systemctl reload`); other options take effect at the next start. If the file has a mistake,\n\
+         nothing is changed, and every mistake is reported with its line, its value and the expected\n\
+         one.\n\n"
     );
     let sections = sections(&Config::reference());
     for section in &sections {
-        let name = if section.many { format!("[[{}]]", section.path) } else { format!("[{}]", section.path) };
-        let anchor: String = section.path.chars().filter(|c| c.is_alphanumeric() || *c == '_').collect();
+        let name = if section.many {
+            format!("[[{}]]", section.path)
+        } else {
+            format!("[{}]", section.path)
+        };
+        let anchor: String =
+            section.path.chars().filter(|c| c.is_alphanumeric() || *c == '_').collect();
         page.push_str(&format!("- [`{name}`](#{anchor}): {}\n", section.doc));
     }
     for section in sections {
-        let name = if section.many { format!("[[{}]]", section.path) } else { format!("[{}]", section.path) };
+        let name = if section.many {
+            format!("[[{}]]", section.path)
+        } else {
+            format!("[{}]", section.path)
+        };
         page.push_str(&format!("\n## `{name}`\n\n{}", section.doc));
         if section.many {
             let live = if is_live_list(&section) { "**Live**" } else { "Not live" };
             page.push_str(&format!(
-                " There may be several; none by default. {live}. Values shown are examples or defaults.\n\n"
+                " There may be several; none by default. {live}. Values shown are examples or \
+                 defaults.\n\n"
             ));
-            page.push_str("| option | what | expected | value | unit |\n|---|---|---|---|---|\n");
+            page.push_str(
+                "| option | meaning | expected | value | unit |\n|---|---|---|---|---|\n",
+            );
         } else {
             page.push_str(
-                "\n\n| option | what | expected | default | unit | live |\n|---|---|---|---|---|---|\n",
+                "\n\n| option | meaning | expected | default | unit | live \
+                 |\n|---|---|---|---|---|---|\n",
             );
         }
         for option in &section.options {
@@ -180,8 +209,12 @@ fn page() -> String {
             } else {
                 format!("none; such as `{}`", cell(&option.value))
             };
-            let (doc, expected, unit) = (cell(&option.doc), cell(&option.expected), unit(&option.key));
-            page.push_str(&format!("| `{}` | {doc} | {expected} | {default} | {unit} |", option.key));
+            let (doc, expected, unit) =
+                (cell(&option.doc), cell(&option.expected), unit(&option.key));
+            page.push_str(&format!(
+                "| `{}` | {doc} | {expected} | {default} | {unit} |",
+                option.key
+            ));
             if !section.many {
                 page.push_str(if is_live(&section, option) { " yes |" } else { " no |" });
             }
@@ -192,31 +225,33 @@ fn page() -> String {
 }
 
 #[test]
-fn the_page_of_options_is_up_to_date() {
+fn options_page_is_up_to_date() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/options.md");
     let page = page();
     if std::env::var_os("RENEW").is_some() {
         fs::write(&path, &page).expect("docs/reference can be written");
     }
-    let there = fs::read_to_string(&path).unwrap_or_default();
-    let at = there.lines().zip(page.lines()).position(|(a, b)| a != b);
-    let at = at.unwrap_or_else(|| there.lines().count().min(page.lines().count()));
+    let current = fs::read_to_string(&path).unwrap_or_default();
+    let at = current.lines().zip(page.lines()).position(|(a, b)| a != b);
+    let at = at.unwrap_or_else(|| current.lines().count().min(page.lines().count()));
     assert!(
-        there == page,
-        "docs/reference/options.md is out of date from line {}; renew it with: {RENEW}\n  there:  {}\n  wanted: {}",
+        current == page,
+        "docs/reference/options.md is out of date from line {}; renew it with: {RENEW}\n  there:  \
+         {}\n  wanted: {}",
         at + 1,
-        there.lines().nth(at).unwrap_or("(the end)"),
+        current.lines().nth(at).unwrap_or("(the end)"),
         page.lines().nth(at).unwrap_or("(the end)"),
     );
 }
 
 #[test]
-fn every_option_is_on_the_page() {
+fn options_page_has_every_option() {
     let page = page();
     for name in Config::option_names() {
         let (section, key) = name.rsplit_once('.').expect("section.key");
         let part = page.split("\n## `").find(|part| {
-            part.starts_with(&format!("[{section}]`")) || part.starts_with(&format!("[[{section}]]`"))
+            part.starts_with(&format!("[{section}]`"))
+                || part.starts_with(&format!("[[{section}]]`"))
         });
         let part = part.unwrap_or_else(|| panic!("no section for {name}"));
         assert!(part.contains(&format!("\n| `{key}` |")), "{name} is not on the page");

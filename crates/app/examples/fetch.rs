@@ -15,10 +15,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut client = Client::connect_default()?;
     let mut file = File::create(path)?;
     let options = ObjectOptions::default();
-    // Parts come in order, once each; the window grows and shrinks with the way there.
-    let report = fetch_object(&mut client, name.as_ref(), &options, |_| {}, |part| file.write_all(part))?;
+    // Parts are passed in order, once each.
+    let report =
+        fetch_object(&mut client, name.as_ref(), &options, |_| {}, |part| file.write_all(part))?;
     eprintln!(
-        "{} octets in {} segments, {} asked for again",
+        "{} bytes in {} segments, {} retransmitted",
         report.bytes, report.segments, report.counters.retransmissions
     );
     Ok(())

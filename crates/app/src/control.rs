@@ -1,4 +1,5 @@
-//! Telling a router what to do, and asking it how it is: the asking side of the NFD management protocol over a [`Client`].
+//! Commands and datasets of a router: the client side of the NFD management protocol over a
+//! [`Client`].
 
 use crate::client::{Client, ClientError, Outgoing, Received, plain_token};
 use crate::keystore::Credentials;
@@ -16,76 +17,78 @@ use nw_name::Name;
 use nw_wire::{Data, DigestSha256, Interest, InterestBuilder, NackReason};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Why a router did not do or tell what was asked.
+/// Reasons why a command or dataset failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// It can't be talked to.
+    /// The connection to the router failed.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The command could not be signed.
     #[error("can't sign the command")]
     Signing(#[from] nw_trust::Error),
-    /// It said no.
+    /// The router refused the command.
     #[error("{verb} refused ({}): {}", response.code, response.text)]
     Refused {
-        /// What was asked.
+        /// What was requested.
         verb: Verb,
-        /// Code, text and what it says besides.
+        /// Code, text and parameters.
         response: Box<ControlResponse>,
     },
-    /// It does not give out this dataset.
+    /// The router refused the dataset.
     #[error("{what} refused ({}): {}", response.code, response.text)]
     DatasetRefused {
-        /// Which.
+        /// Name of the dataset.
         what: String,
         /// Code and text.
         response: Box<ControlResponse>,
     },
-    /// It did not answer in time.
+    /// No reply in time.
     #[error("the router did not answer {0} in time")]
-    Silence(String),
-    /// It has no such thing, or is none of ours to ask.
+    Timeout(String),
+    /// The Interest was answered by a Nack: unknown command, or no route.
     #[error("{what} was refused with Nack({})", reason.as_str())]
     Nack {
-        /// What was asked.
+        /// What was requested.
         what: String,
-        /// Why.
+        /// The reason.
         reason: NackReason,
     },
-    /// It answered something that can't be read.
-    #[error("the answer to {what} can't be read: {error}")]
+    /// The reply can't be decoded.
+    #[error("the answer to {what} can't be decoded: {error}")]
     Answer {
-        /// What was asked.
+        /// What was requested.
         what: String,
-        /// Why.
+        /// The reason.
         error: nw_wire::Error,
     },
-    /// A dataset that does not hold together.
+    /// The segments of a dataset are inconsistent.
     #[error("{what}: {error}")]
     Dataset {
-        /// Which.
+        /// Name of the dataset.
         what: String,
-        /// Why.
+        /// The reason.
         error: ReassemblyError,
     },
 }
 
 impl ControlError {
-    /// True when the router has no such dataset or command. Routers say so in different ways: our own by a Nack, NDNd by a control response, NFD
-    /// by none.
+    /// Returns whether the router does not support the command or dataset. Routers signal that
+    /// differently: Namewire by a Nack, NDNd by a control response, NFD not at all.
     pub const fn is_unknown(&self) -> bool {
         matches!(
             self,
-            ControlError::Nack { .. } | ControlError::Silence(_) | ControlError::DatasetRefused { .. }
+            ControlError::Nack { .. }
+                | ControlError::Timeout(_)
+                | ControlError::DatasetRefused { .. }
         )
     }
 }
 
-/// A router that tells more than this about one thing is not believed.
+/// Maximum length of a dataset, bytes.
 const DATASET_LEN_MAX: usize = 1 << 30;
-const PATIENCE: Duration = Duration::from_millis(LIFETIME_MS);
+const REPLY_TIMEOUT: Duration = Duration::from_millis(LIFETIME_MS);
 
-/// What makes a command differ from any other.
+/// Returns nonces and time that make a command unique.
 pub fn uniqueness(client: &Client) -> Uniqueness {
     let mut signature_nonce = [0; 8];
     signature_nonce[..4].copy_from_slice(&fresh_nonce(client).to_ne_bytes());
@@ -94,38 +97,42 @@ pub fn uniqueness(client: &Client) -> Uniqueness {
     Uniqueness { nonce: fresh_nonce(client), signature_nonce, time_ms: since.as_millis() as u64 }
 }
 
-/// Who commands, and where. [`Commander::default`] is anybody at a router of this machine: commands are signed by a plain digest.
+/// Identity and destination of commands. [`Commander::default`] sends to a local router, and signs
+/// with a plain digest.
 #[derive(Clone, Copy, Debug)]
 pub struct Commander<'a> {
-    /// The root that commands about routes are sent to; all others go to `/localhost/nfd`.
+    /// Prefix for route commands; all others go to `/localhost/nfd`.
     pub root: Root,
-    /// Who signs them. The router may ask for certificates that it lacks; it is answered while it is waited for.
-    pub by: Option<&'a Credentials>,
+    /// Key to sign with, `None`: plain digest. Requests of the router for missing certificates are
+    /// answered during the exchange.
+    pub credentials: Option<&'a Credentials>,
 }
 
 impl Default for Commander<'_> {
     fn default() -> Self {
-        Commander { root: Root::Localhost, by: None }
+        Commander { root: Root::Localhost, credentials: None }
     }
 }
 
 impl<'a> Commander<'a> {
-    /// One who reaches the router at `uri`: `/localhost/nfd` is for faces of this machine, others have `/localhop/nfd`, where routes can be
-    /// registered for the own face and no more.
-    pub fn at(uri: &FaceUri, by: Option<&'a Credentials>) -> Self {
+    /// Returns the commander for the router at `uri`: `/localhost/nfd` for local faces, otherwise
+    /// `/localhop/nfd`, which allows only to register routes to the own face.
+    pub fn at(uri: &FaceUri, credentials: Option<&'a Credentials>) -> Self {
         let local = match uri {
             FaceUri::Unix(_) | FaceUri::Shm(_) => true,
-            FaceUri::Tcp(address) | FaceUri::Ws(address) => address.ip().to_canonical().is_loopback(),
+            FaceUri::Tcp(address) | FaceUri::Ws(address) => {
+                address.ip().to_canonical().is_loopback()
+            }
             _ => false,
         };
-        Commander { root: if local { Root::Localhost } else { Root::Localhop }, by }
+        Commander { root: if local { Root::Localhost } else { Root::Localhop }, credentials }
     }
 
-    /// Commands the router; the answer's parameters.
+    /// Sends a command and returns the parameters of the reply.
     ///
     /// # Errors
-    /// When it refuses or does not answer. [`ControlError::Refused`] with code 404 when there was nothing to remove, of which the protocol itself
-    /// says 200.
+    /// If the router refuses or does not reply. [`ControlError::Refused`] with code 404 if there
+    /// was nothing to remove, where the protocol itself uses 200.
     pub fn command(
         self,
         client: &mut Client,
@@ -133,21 +140,27 @@ impl<'a> Commander<'a> {
         parameters: &ControlParameters,
     ) -> Result<ControlParameters, ControlError> {
         let unique = uniqueness(client);
-        // Neighbours may do no more; whether this machine is one is for the router to say.
+        // `/localhop/nfd` allows no more; whether it applies is decided by the router.
         let root = if verb.is_for_neighbours() { self.root } else { Root::Localhost };
-        let wire = match self.by {
-            Some(by) => message::command_fetching(root, verb, parameters, unique, &by.key)?,
+        let wire = match self.credentials {
+            Some(credentials) => {
+                message::command_fetching(root, verb, parameters, unique, &credentials.key)?
+            }
             None => {
                 let Ok(wire) = message::command(root, verb, parameters, unique, &DigestSha256);
                 wire
             }
         };
-        // A token tells the router that we understand them: it then puts its own on what it sends, and finds our answers at once.
+        // The token shows that this peer returns tokens: the router then uses its own and finds the
+        // replies directly.
         let link = LinkFields { token: plain_token(), ..LinkFields::default() };
-        let patience_ms = if self.by.is_some() { FETCHING_LIFETIME_MS } else { LIFETIME_MS };
-        let patience = Duration::from_millis(patience_ms);
-        let reply = exchange_serving(client, &wire, link, patience, |asked, out| self.serve(asked, out))?;
-        let response = respond(verb, reply)?;
+        let timeout_ms =
+            if self.credentials.is_some() { FETCHING_LIFETIME_MS } else { LIFETIME_MS };
+        let timeout = Duration::from_millis(timeout_ms);
+        let reply = exchange_serving(client, &wire, link, timeout, |interest, out| {
+            self.serve(interest, out)
+        })?;
+        let response = decode_response(verb, reply)?;
         if let Some(absent) = response.nothing_removed() {
             let response = Box::new(ControlResponse::refuse(404, absent));
             return Err(ControlError::Refused { verb, response });
@@ -159,18 +172,23 @@ impl<'a> Commander<'a> {
         }
     }
 
-    /// Makes Interests under `prefix` come to this client, as long as it is connected.
+    /// Registers `prefix` for this client, as long as it is connected.
     ///
     /// # Errors
-    /// When the router refuses or does not answer.
-    pub fn register(self, client: &mut Client, prefix: impl Into<Name>) -> Result<(), ControlError> {
+    /// If the router refuses or does not reply.
+    pub fn register(
+        self,
+        client: &mut Client,
+        prefix: impl Into<Name>,
+    ) -> Result<(), ControlError> {
         self.register_as(client, prefix, None)
     }
 
-    /// As [`register`](Self::register), with an origin other than app: routing daemons announce routes of origin client to other routers.
+    /// Like [`register`](Self::register), with a route origin other than app: routing daemons
+    /// announce routes of origin client to other routers.
     ///
     /// # Errors
-    /// When the router refuses or does not answer.
+    /// If the router refuses or does not reply.
     pub fn register_as(
         self,
         client: &mut Client,
@@ -181,19 +199,22 @@ impl<'a> Commander<'a> {
         self.command(client, Verb::RibRegister, &parameters).map(drop)
     }
 
-    /// Answers an Interest for a certificate of the commander.
-    pub(crate) fn serve(self, asked: &Received<'_>, out: &mut Outgoing) {
-        let Ok(interest) = Interest::check(asked.wire) else { return };
-        if let Some(certificate) = self.by.and_then(|by| by.answer(&interest)) {
-            out.answer(asked, certificate);
+    /// Answers an Interest for one of the commander's certificates.
+    pub(crate) fn serve(self, received: &Received<'_>, out: &mut Outgoing) {
+        let Ok(interest) = Interest::check(received.wire) else { return };
+        if let Some(certificate) =
+            self.credentials.and_then(|credentials| credentials.answer(&interest))
+        {
+            out.answer(received, certificate);
         }
     }
 }
 
-/// Commands a router of this machine, signed by a plain digest; the answer's parameters.
+/// Sends a command signed with a plain digest to a local router and returns the parameters of the
+/// reply.
 ///
 /// # Errors
-/// When it refuses or does not answer.
+/// If the router refuses or does not reply.
 pub fn command(
     client: &mut Client,
     verb: Verb,
@@ -202,30 +223,31 @@ pub fn command(
     Commander::default().command(client, verb, parameters)
 }
 
-fn respond(verb: Verb, reply: Reply) -> Result<ControlResponse, ControlError> {
+fn decode_response(verb: Verb, reply: Reply) -> Result<ControlResponse, ControlError> {
     let what = verb.to_string();
     match reply {
         Reply::Data(wire) => {
-            let data = Data::check(&wire).expect("checked when it came in");
-            ControlResponse::decode(data.content()).map_err(|error| ControlError::Answer { what, error })
+            let data = Data::check(&wire).expect("checked on reception");
+            ControlResponse::decode(data.content())
+                .map_err(|error| ControlError::Answer { what, error })
         }
         Reply::Nack(reason) => Err(ControlError::Nack { what, reason }),
-        Reply::Silence => Err(ControlError::Silence(what)),
+        Reply::Timeout => Err(ControlError::Timeout(what)),
     }
 }
 
-/// Makes Interests under `prefix` come to this client, as long as it is connected.
+/// Registers `prefix` for this client, as long as it is connected.
 ///
 /// # Errors
-/// When the router refuses or does not answer.
+/// If the router refuses or does not reply.
 pub fn register(client: &mut Client, prefix: impl Into<Name>) -> Result<(), ControlError> {
     Commander::default().register(client, prefix)
 }
 
-/// The content of a dataset, whole.
+/// Returns the complete content of a dataset.
 ///
 /// # Errors
-/// When the router does not tell it.
+/// If the router refuses or does not reply.
 pub fn dataset(
     client: &mut Client,
     dataset: Dataset,
@@ -233,22 +255,29 @@ pub fn dataset(
 ) -> Result<Vec<u8>, ControlError> {
     let what = dataset.to_string();
     let first = message::dataset(dataset, filter, fresh_nonce(client));
-    let mut reply = exchange_with(client, &first, LinkFields::default(), PATIENCE)?;
+    let mut reply = exchange_with(client, &first, LinkFields::default(), REPLY_TIMEOUT)?;
     let mut reassembly = Reassembly::new(DATASET_LEN_MAX);
     loop {
         let wire = match reply {
             Reply::Data(wire) => wire,
             Reply::Nack(reason) => return Err(ControlError::Nack { what, reason }),
-            Reply::Silence => return Err(ControlError::Silence(what)),
+            Reply::Timeout => return Err(ControlError::Timeout(what)),
         };
-        let data = Data::check(&wire).expect("checked when it came in");
+        let data = Data::check(&wire).expect("checked on reception");
         if let Some(response) = message::dataset_refused(&data) {
             return Err(ControlError::DatasetRefused { what, response: Box::new(response) });
         }
-        match reassembly.take(&data).map_err(|error| ControlError::Dataset { what: what.clone(), error })? {
-            Progress::Whole(content) => return Ok(content),
-            Progress::Ask(name) => {
-                reply = exchange(client, InterestBuilder::new(name).lifetime_ms(LIFETIME_MS), PATIENCE)?
+        match reassembly
+            .add(&data)
+            .map_err(|error| ControlError::Dataset { what: what.clone(), error })?
+        {
+            Progress::Complete(content) => return Ok(content),
+            Progress::Request(name) => {
+                reply = exchange(
+                    client,
+                    InterestBuilder::new(name).lifetime_ms(LIFETIME_MS),
+                    REPLY_TIMEOUT,
+                )?
             }
         }
     }

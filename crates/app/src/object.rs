@@ -1,30 +1,34 @@
-//! Fetching a named object: finding its newest version, then all its segments, in order, in constant memory.
+//! Fetches a named object: finds its newest version, then all its segments, in order, in constant
+//! memory.
 
 use crate::client::{Client, ClientError, Outgoing, Received};
-use crate::fetch::{Answer, COPIES_MAX, FetchCounters, FetchError, FetchOptions, Fetcher};
-use crate::packet::{Brought, PacketError, Patience, bring, certificate_interest, fetch_packet};
-use crate::verify::{Finding, Invalid, Signer, Verifier, check_digest};
+use crate::fetch::{COPIES_MAX, DataOutcome, FetchCounters, FetchError, FetchOptions, Fetcher};
+use crate::packet::{
+    PacketError, RawReply, RetryPolicy, certificate_interest, exchange_raw, fetch_packet,
+};
+use crate::verify::{InvalidData, Signer, Verdict, Verifier, check_digest};
 use core::time::Duration;
 use hdrhistogram::Histogram;
-use nw_element_api::{Instant, Kind, LinkFields};
+use nw_element_api::{Kind, LinkFields, Timestamp};
 use nw_name::tlv::{Integer, Reader, number_len, push_number, push_tlv};
 use nw_name::{Name, NameRef, convention};
 use nw_wire::{Data, InterestBuilder, NackReason, types};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 
-/// How an object is fetched.
+/// Options for fetching an object.
 #[derive(Clone, Debug)]
 pub struct ObjectOptions {
-    /// Pace and patience.
+    /// Window, retransmissions and timeouts.
     pub fetch: FetchOptions,
     /// InterestLifetime, milliseconds.
     pub lifetime_ms: u64,
-    /// Ask `32=metadata` for the newest version first, unless the name ends in a version.
+    /// Whether to request `32=metadata` for the newest version first, unless the name ends in a
+    /// version.
     pub discover_version: bool,
-    /// Segments ask for fresh Data only.
+    /// Whether Interests for segments set MustBeFresh.
     pub must_be_fresh: bool,
-    /// An object of more bytes of content is refused; `None`: of any size.
+    /// Maximum bytes of content; larger objects are rejected. `None`: unlimited.
     pub bytes_max: Option<u64>,
 }
 
@@ -40,74 +44,74 @@ impl Default for ObjectOptions {
     }
 }
 
-/// Why an object could not be fetched.
+/// Reasons why an object could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
-    /// The router can't be talked to.
+    /// The connection to the router failed.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// A segment did not come.
+    /// A segment was not received.
     #[error("{name}: {error}")]
     Fetch {
-        /// Of what.
+        /// Name of the object.
         name: Name,
-        /// Which and why.
+        /// The segment and the reason.
         error: FetchError,
     },
-    /// Nobody told the version.
-    #[error("nobody answers {0}/32=metadata: is the producer running, and does a route lead to it?")]
+    /// No reply with the version.
+    #[error("no answer to {0}/32=metadata: is the producer running, and is there a route to it?")]
     NoMetadata(Name),
-    /// The network refused the question for the version.
+    /// The Interest for the version was answered by a Nack.
     #[error("{name}/32=metadata was refused with Nack({}): is there a route?", reason.as_str())]
     MetadataRefused {
-        /// Of what.
+        /// Name of the object.
         name: Name,
-        /// Why.
+        /// Nack reason.
         reason: NackReason,
     },
-    /// The answer names nothing, or something else.
+    /// The metadata contains no version of this object.
     #[error("the metadata of {0} names no version of it")]
     BadMetadata(Name),
-    /// What came can't be written where it should go.
-    #[error("can't write what was fetched")]
+    /// Writing the content failed.
+    #[error("can't write the content")]
     Sink(#[from] io::Error),
     /// A packet did not pass verification.
     #[error("{name} is not accepted ({copies} copies tried): {why}")]
     Invalid {
-        /// Which.
+        /// Name of the packet.
         name: Name,
-        /// Number of copies that came.
+        /// Number of copies received.
         copies: u32,
-        /// What is wrong with the last one.
-        why: Invalid,
+        /// Error of the last copy.
+        why: InvalidData,
     },
-    /// The producer says that there is no such thing.
-    #[error("the producer says that it has no {0} (application Nack)")]
+    /// The producer has no such object.
+    #[error("the producer has no {0} (application Nack)")]
     ApplicationNack(Name),
-    /// What is no content of an object.
-    #[error("{name} is {what}, which is no content to write out (`nw peek --show tree` shows it)")]
+    /// The packet is not content of an object.
+    #[error("{name} is {what}, not content that can be written (`nw peek --show tree` shows it)")]
     ContentType {
-        /// Which packet.
+        /// Name of the packet.
         name: Name,
-        /// What it is.
+        /// Description of the packet.
         what: String,
     },
-    /// It is larger than is wanted.
-    #[error("{name} has more than {bytes_max} bytes of content, the most that is wanted")]
+    /// The object exceeds the size limit.
+    #[error("{name} has more than {bytes_max} bytes of content, the limit given")]
     TooLarge {
-        /// What.
+        /// Name of the object.
         name: Name,
-        /// How much is wanted.
+        /// The limit, bytes.
         bytes_max: u64,
     },
-    /// The connection was lost and could not be made again.
-    #[error("the router went away and has not come back for {0} s")]
+    /// The connection was lost and could not be restored.
+    #[error("the connection to the router was lost and could not be restored for {0} s")]
     Lost(u64),
 }
 
 impl ObjectError {
-    /// What a Data means that is no blob.
-    pub fn of_content_type(data: &Data<'_>) -> Self {
+    /// Returns the error for Data whose content type is not Blob.
+    pub fn from_content_type(data: &Data<'_>) -> Self {
         use types::content_type as t;
         let name = data.name().to_name();
         let what = match data.content_type() {
@@ -116,47 +120,47 @@ impl ObjectError {
             t::KEY => "a key or certificate".to_owned(),
             t::MANIFEST => "a manifest".to_owned(),
             t::PREFIX_ANNOUNCEMENT => "a prefix announcement".to_owned(),
-            other => format!("of content type {other}"),
+            unknown => format!("of content type {unknown}"),
         };
         ObjectError::ContentType { name, what }
     }
 }
 
-/// What a fetch was like.
+/// Statistics of a fetch.
 #[derive(Clone, Debug)]
 pub struct ObjectReport {
     /// Name of the segments, without the segment number.
     pub name: Name,
-    /// How many.
+    /// Number of segments.
     pub segments: u64,
-    /// Octets of content.
+    /// Bytes of content.
     pub bytes: u64,
-    /// From the first Interest for a segment to the last Data.
+    /// Time from the first Interest for a segment to the last Data.
     pub elapsed: Duration,
     /// Interests, retransmissions, marks, Nacks.
     pub counters: FetchCounters,
-    /// Round-trip times in microseconds, of segments asked for once.
+    /// Round-trip times in microseconds, of segments requested once.
     pub rtt_us: Histogram<u64>,
-    /// What is known of the signer of all segments.
+    /// Verification result that holds for all segments.
     pub signer: Signer,
 }
 
-/// How far a fetch is.
+/// Progress of a fetch.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Octets written so far.
+    /// Bytes written so far.
     pub bytes: u64,
     /// Segments written so far.
     pub segments: u64,
-    /// Of how many, once known.
+    /// Total number of segments, once known.
     pub segments_total: Option<u64>,
 }
 
-/// Fetches `name` and hands its content, in order, to `sink`. `progress` is told after each turn. Digests are checked; see
-/// [`fetch_object_verified`] for signatures.
+/// Fetches `name` and passes its content to `sink`, in order. Calls `progress` after each poll.
+/// Checks digests; [`fetch_object_verified`] also checks signatures.
 ///
 /// # Errors
-/// What did not come, or could not be written.
+/// If a segment can't be fetched or written.
 pub fn fetch_object(
     client: &mut Client,
     name: NameRef<'_>,
@@ -167,10 +171,11 @@ pub fn fetch_object(
     fetch_object_verified(client, name, options, &mut Verifier::default(), progress, sink)
 }
 
-/// As [`fetch_object`]; only what `verifier` accepts is handed on, the packet that tells the version included.
+/// Like [`fetch_object`]; only passes on what `verifier` accepts, which includes the packet with
+/// the version.
 ///
 /// # Errors
-/// As [`fetch_object`], and what was not accepted.
+/// As for [`fetch_object`]; also if a packet is not accepted.
 pub fn fetch_object_verified(
     client: &mut Client,
     name: NameRef<'_>,
@@ -180,7 +185,7 @@ pub fn fetch_object_verified(
     mut sink: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> Result<ObjectReport, ObjectError> {
     let name = match options.discover_version && convention::version(name).is_none() {
-        true => discover_version(client, name, verifier, options.fetch.patience)?,
+        true => discover_version(client, name, verifier, options.fetch.timeout)?,
         false => name.to_name(),
     };
     let started = client.now();
@@ -190,13 +195,14 @@ pub fn fetch_object_verified(
         options,
         verifier,
         signer: None,
-        needs: BTreeMap::new(),
+        missing_certificates: BTreeMap::new(),
         unverified: VecDeque::new(),
-        suspect: BTreeSet::new(),
-        waiting: BTreeMap::new(),
+        rejected_segments: BTreeSet::new(),
+        reorder_buffer: BTreeMap::new(),
         written: 0,
         bytes: 0,
-        rtt_us: Histogram::new_with_bounds(1, 60_000_000, 3).expect("bounds that hdrhistogram allows"),
+        rtt_us: Histogram::new_with_bounds(1, 60_000_000, 3)
+            .expect("bounds that hdrhistogram allows"),
         nonce: started.as_nanos() as u32 ^ std::process::id().rotate_left(16),
         failed: None,
     };
@@ -206,18 +212,20 @@ pub fn fetch_object_verified(
         if client.connections() != connections {
             connections = client.connections();
             state.fetcher.on_reconnect(now);
-            state.needs.clear();
+            state.missing_certificates.clear();
         }
         match client.lost_for() {
-            None => state.ask(client, now)?,
-            Some(lost) if lost > options.fetch.patience => return Err(ObjectError::Lost(lost.as_secs())),
+            None => state.send_interests(client, now)?,
+            Some(lost) if lost > options.fetch.timeout => {
+                return Err(ObjectError::Lost(lost.as_secs()));
+            }
             Some(_) => {}
         }
-        let wait = state.fetcher.deadline().map_or(LOOK, |at| at.since(now));
-        let wait = if state.needs.is_empty() && client.lost_for().is_none() { wait } else { wait.min(LOOK) };
-        let wait = wait.max(Duration::from_micros(10));
-        client.turn(Some(wait), |now, received, _: &mut Outgoing| state.take(now, received, &mut sink))?;
-        state.verify_again(client.now(), &mut sink);
+        let wait = state.next_wait(now, client.lost_for().is_some());
+        client.poll(Some(wait), |now, received, _: &mut Outgoing| {
+            state.on_packet(now, received, &mut sink)
+        })?;
+        state.verify_waiting(client.now(), &mut sink);
         if let Some(error) = state.failed.take() {
             return Err(error);
         }
@@ -238,26 +246,26 @@ pub fn fetch_object_verified(
     })
 }
 
-/// How often to look at what has no deadline of its own.
-const LOOK: Duration = Duration::from_millis(100);
-/// How long a certificate may take.
-const CERTIFICATE_PATIENCE: Duration = Duration::from_secs(4);
+/// Interval for checks that have no deadline of their own.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Longest wait for a certificate.
+const CERTIFICATE_TIMEOUT: Duration = Duration::from_secs(4);
 
 struct Download<'a> {
     fetcher: Fetcher,
     prefix: &'a Name,
     options: &'a ObjectOptions,
     verifier: &'a mut Verifier,
-    /// Of the segments accepted so far: the weakest statement.
+    /// Weakest verification result of the segments accepted so far.
     signer: Option<Signer>,
-    /// Certificates that segments wait for, and when each was asked for; `None`: not yet.
-    needs: BTreeMap<Name, Option<Instant>>,
-    /// Packets that wait for a certificate; bounded by what the fetcher asks for.
+    /// Certificates that segments wait for, and when each was requested; `None`: not yet.
+    missing_certificates: BTreeMap<Name, Option<Timestamp>>,
+    /// Segments that wait for a certificate; bounded by the fetcher.
     unverified: VecDeque<Unverified>,
-    /// Segments of which a copy was not accepted: asked for fresh, so that caches are passed by.
-    suspect: BTreeSet<u64>,
-    /// Contents that came before one that they follow; bounded by the fetcher.
-    waiting: BTreeMap<u64, Vec<u8>>,
+    /// Segments with a rejected copy: requested with MustBeFresh, to bypass caches.
+    rejected_segments: BTreeSet<u64>,
+    /// Content received ahead of an earlier segment; bounded by the fetcher.
+    reorder_buffer: BTreeMap<u64, Vec<u8>>,
     written: u64,
     bytes: u64,
     rtt_us: Histogram<u64>,
@@ -268,7 +276,7 @@ struct Download<'a> {
 /// A segment that waits for a certificate.
 struct Unverified {
     segment: u64,
-    marked: bool,
+    is_marked: bool,
     wire: Vec<u8>,
 }
 
@@ -277,46 +285,61 @@ impl Download<'_> {
         self.fetcher.is_done() && self.unverified.is_empty()
     }
 
-    /// Sends what is to be sent now.
-    fn ask(&mut self, client: &mut Client, now: Instant) -> Result<(), ObjectError> {
+    /// Returns how long to wait for packets at most.
+    fn next_wait(&self, now: Timestamp, is_disconnected: bool) -> Duration {
+        let wait = self.fetcher.deadline().map_or(POLL_INTERVAL, |at| at.since(now));
+        let must_check = is_disconnected || !self.missing_certificates.is_empty();
+        let wait = if must_check { wait.min(POLL_INTERVAL) } else { wait };
+        wait.max(Duration::from_micros(10))
+    }
+
+    /// Sends the Interests that are due.
+    fn send_interests(&mut self, client: &mut Client, now: Timestamp) -> Result<(), ObjectError> {
         let mut interest = Vec::new();
         loop {
             let next = self.fetcher.next_request(now);
-            let next = next.map_err(|error| ObjectError::Fetch { name: self.prefix.clone(), error })?;
+            let next =
+                next.map_err(|error| ObjectError::Fetch { name: self.prefix.clone(), error })?;
             let Some(segment) = next else { break };
             interest.clear();
             self.write_interest(segment, &mut interest);
             client.send(&interest);
         }
-        let late: Vec<Name> = self
-            .needs
+        let timed_out: Vec<Name> = self
+            .missing_certificates
             .iter()
-            .filter(|(_, sent)| sent.is_some_and(|at| now.since(at) >= CERTIFICATE_PATIENCE))
+            .filter(|(_, sent)| sent.is_some_and(|at| now.since(at) >= CERTIFICATE_TIMEOUT))
             .map(|(name, _)| name.clone())
             .collect();
-        for name in late {
-            self.needs.remove(&name);
+        for name in timed_out {
+            self.missing_certificates.remove(&name);
             self.verifier.add_certificate(&name, None);
         }
-        for (name, sent) in self.needs.iter_mut().filter(|(_, sent)| sent.is_none()) {
+        for (name, sent) in self.missing_certificates.iter_mut().filter(|(_, sent)| sent.is_none())
+        {
             *sent = Some(now);
             client.send(&certificate_interest(client, name));
         }
         Ok(())
     }
 
-    /// The Interest for one segment, without the detours of a builder: this is sent a million times.
+    /// Writes the Interest for one segment directly, for speed: this runs for every segment.
     fn write_interest(&mut self, segment: u64, out: &mut Vec<u8>) {
-        // Distinct for 2^32 Interests, and not guessable in order: an odd multiplier permutes.
+        // Distinct for 2^32 Interests and hard to guess: an odd multiplier permutes.
         self.nonce = self.nonce.wrapping_add(0x9e37_79b9);
         let prefix = self.prefix.as_ref().as_bytes();
         let number = Integer::new(segment);
         let lifetime = Integer::new(self.options.lifetime_ms);
         let name_len = prefix.len() + 2 + number.as_bytes().len();
-        let must_be_fresh = self.options.must_be_fresh || self.suspect.contains(&segment);
+        let must_be_fresh = self.options.must_be_fresh || self.rejected_segments.contains(&segment);
         let fresh_len = if must_be_fresh { 2 } else { 0 };
-        let body_len =
-            1 + number_len(name_len as u64) + name_len + fresh_len + 6 + 2 + lifetime.as_bytes().len();
+        let body_len = 1
+            + number_len(name_len as u64)
+            + name_len
+            + fresh_len
+            + 6
+            + 2
+            + lifetime.as_bytes().len();
         push_number(u64::from(types::INTEREST), out);
         push_number(body_len as u64, out);
         push_number(u64::from(types::NAME), out);
@@ -330,12 +353,17 @@ impl Download<'_> {
         push_tlv(types::INTEREST_LIFETIME, lifetime.as_bytes(), out);
     }
 
-    fn take(&mut self, now: Instant, received: Received<'_>, sink: &mut impl FnMut(&[u8]) -> io::Result<()>) {
+    fn on_packet(
+        &mut self,
+        now: Timestamp,
+        received: Received<'_>,
+        sink: &mut impl FnMut(&[u8]) -> io::Result<()>,
+    ) {
         if self.failed.is_some() || received.kind() == Kind::Interest {
             return;
         }
         let Some(segment) = self.segment_of(received.name()) else {
-            return self.take_certificate(&received);
+            return self.on_certificate(&received);
         };
         if received.kind() == Kind::Nack {
             if received.is_marked() {
@@ -344,29 +372,33 @@ impl Download<'_> {
             return self.fetcher.on_nack(now, segment, received.nack().unwrap_or_default());
         }
         let Ok(data) = Data::check(received.wire) else { return };
-        self.take_segment(now, segment, received.is_marked(), &data, sink);
+        self.on_segment(now, segment, received.is_marked(), &data, sink);
     }
 
-    fn take_segment(
+    fn on_segment(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         segment: u64,
-        marked: bool,
+        is_marked: bool,
         data: &Data<'_>,
         sink: &mut impl FnMut(&[u8]) -> io::Result<()>,
     ) {
         if self.fetcher.is_wanted(segment) {
             match self.verifier.check(data) {
-                Ok(Finding::Accepted(signer)) => self.note_signer(signer),
-                Ok(Finding::Needs(name)) => {
-                    self.needs.entry(name).or_default();
+                Ok(Verdict::Accepted(signer)) => self.record_signer(signer),
+                Ok(Verdict::NeedsCertificate(name)) => {
+                    self.missing_certificates.entry(name).or_default();
                     if !self.unverified.iter().any(|waiting| waiting.segment == segment) {
-                        self.unverified.push_back(Unverified { segment, marked, wire: data.wire().to_vec() });
+                        self.unverified.push_back(Unverified {
+                            segment,
+                            is_marked,
+                            wire: data.wire().to_vec(),
+                        });
                     }
                     return;
                 }
                 Err(why) => {
-                    self.suspect.insert(segment);
+                    self.rejected_segments.insert(segment);
                     if !self.fetcher.on_invalid(now, segment) {
                         let (name, copies) = (data.name().to_name(), COPIES_MAX);
                         self.failed = Some(ObjectError::Invalid { name, copies, why });
@@ -375,77 +407,81 @@ impl Download<'_> {
                 }
             }
             if data.content_type() != types::content_type::BLOB {
-                self.failed = Some(ObjectError::of_content_type(data));
+                self.failed = Some(ObjectError::from_content_type(data));
                 return;
             }
         }
-        let last = data.final_block().and_then(|c| convention::Kind::Segment.number(c));
-        if let Answer::New(rtt) = self.fetcher.on_data(now, segment, last, marked) {
+        let final_segment = data.final_block().and_then(|c| convention::Kind::Segment.number(c));
+        if let DataOutcome::New(rtt) = self.fetcher.on_data(now, segment, final_segment, is_marked)
+        {
             if let Some(rtt) = rtt {
                 self.rtt_us.saturating_record(rtt.as_micros() as u64);
             }
-            let result =
-                self.check_size(segment, data).and_then(|()| self.write(segment, data.content(), sink));
+            let result = self
+                .check_size(segment, data)
+                .and_then(|()| self.write(segment, data.content(), sink));
             self.failed = self.failed.take().or(result.err());
         }
     }
 
-    /// The weakest of what is known of signers, as that is what holds of the whole.
-    fn note_signer(&mut self, signer: Signer) {
+    /// Keeps the weakest verification result, which holds for the whole object.
+    fn record_signer(&mut self, signer: Signer) {
         let strength = |signer: &Signer| match signer {
             Signer::Unverified(_) => 0,
             Signer::Digest => 1,
             Signer::Verified(_) => 2,
         };
-        if self.signer.as_ref().is_none_or(|before| strength(&signer) < strength(before)) {
+        if self.signer.as_ref().is_none_or(|weakest| strength(&signer) < strength(weakest)) {
             self.signer = Some(signer);
         }
     }
 
-    /// A Data or Nack that is no segment may be for a certificate that segments wait for.
-    fn take_certificate(&mut self, received: &Received<'_>) {
-        let asked = self
-            .needs
+    /// Handles a Data or Nack that may be for a certificate that segments wait for.
+    fn on_certificate(&mut self, received: &Received<'_>) {
+        let requested = self
+            .missing_certificates
             .iter()
             .find(|(name, sent)| sent.is_some() && name.as_ref().is_prefix_of(received.name()));
-        let Some(name) = asked.map(|(name, _)| name.clone()) else { return };
-        let is_whole = |data: Data<'_>| check_digest(&data).is_ok();
+        let Some(name) = requested.map(|(name, _)| name.clone()) else { return };
+        let has_valid_digest = |data: Data<'_>| check_digest(&data).is_ok();
         match received.kind() {
-            Kind::Data if !Data::check(received.wire).is_ok_and(is_whole) => return,
+            Kind::Data if !Data::check(received.wire).is_ok_and(has_valid_digest) => return,
             Kind::Data => self.verifier.add_certificate(&name, Some(received.wire)),
-            // No route to it, now: the other tries are left to the time that a certificate may take.
+            // No route at the moment: wait until the certificate's timeout.
             _ => return,
         }
-        self.needs.remove(&name);
+        self.missing_certificates.remove(&name);
     }
 
-    /// Verifies what waited for certificates, once none is awaited.
-    fn verify_again(&mut self, now: Instant, sink: &mut impl FnMut(&[u8]) -> io::Result<()>) {
-        if !self.needs.is_empty() || self.failed.is_some() {
+    /// Verifies the waiting segments once no certificate is missing.
+    fn verify_waiting(&mut self, now: Timestamp, sink: &mut impl FnMut(&[u8]) -> io::Result<()>) {
+        if !self.missing_certificates.is_empty() || self.failed.is_some() {
             return;
         }
         for waiting in core::mem::take(&mut self.unverified) {
-            let data = Data::check(&waiting.wire).expect("checked when it came in");
-            self.take_segment(now, waiting.segment, waiting.marked, &data, sink);
+            let data = Data::check(&waiting.wire).expect("checked on reception");
+            self.on_segment(now, waiting.segment, waiting.is_marked, &data, sink);
         }
     }
 
-    /// Refuses what will be larger than is wanted, as soon as that is known.
+    /// Rejects an object that will exceed the limit, as soon as that is known.
     fn check_size(&self, segment: u64, data: &Data<'_>) -> Result<(), ObjectError> {
         let Some(bytes_max) = self.options.bytes_max else { return Ok(()) };
         let total = self.fetcher.segments_total().unwrap_or(0);
-        // All but the last segment are equally long, as a rule; what is written is counted besides.
-        let expected = if segment == 0 && total > 1 { (total - 1) * data.content().len() as u64 } else { 0 };
-        let held: u64 = self.waiting.values().map(|content| content.len() as u64).sum();
-        if expected.max(self.bytes + held + data.content().len() as u64) > bytes_max {
+        // Segments other than the last usually have equal length; the bytes received are checked as
+        // well.
+        let expected =
+            if segment == 0 && total > 1 { (total - 1) * data.content().len() as u64 } else { 0 };
+        let buffered: u64 = self.reorder_buffer.values().map(|content| content.len() as u64).sum();
+        if expected.max(self.bytes + buffered + data.content().len() as u64) > bytes_max {
             return Err(ObjectError::TooLarge { name: self.prefix.clone(), bytes_max });
         }
         Ok(())
     }
 
     fn segment_of(&self, name: NameRef<'_>) -> Option<u64> {
-        let rest = name.as_bytes().strip_prefix(self.prefix.as_ref().as_bytes())?;
-        let mut components = NameRef::check(rest).ok()?.components();
+        let suffix = name.as_bytes().strip_prefix(self.prefix.as_ref().as_bytes())?;
+        let mut components = NameRef::check(suffix).ok()?.components();
         let segment = convention::Kind::Segment.number(components.next()?)?;
         components.next().is_none().then_some(segment)
     }
@@ -460,17 +496,17 @@ impl Download<'_> {
             return Ok(());
         }
         if segment != self.written {
-            self.waiting.insert(segment, content.to_vec());
+            self.reorder_buffer.insert(segment, content.to_vec());
             return Ok(());
         }
-        self.put_out(content, sink)?;
-        while let Some(content) = self.waiting.remove(&self.written) {
-            self.put_out(&content, sink)?;
+        self.write_to_sink(content, sink)?;
+        while let Some(content) = self.reorder_buffer.remove(&self.written) {
+            self.write_to_sink(&content, sink)?;
         }
         Ok(())
     }
 
-    fn put_out(
+    fn write_to_sink(
         &mut self,
         content: &[u8],
         sink: &mut impl FnMut(&[u8]) -> io::Result<()>,
@@ -482,106 +518,117 @@ impl Download<'_> {
     }
 }
 
-/// Asks for the newest version of `name`: the Name in the content of `<name>/32=metadata` (RDR). Congestion and silence are waited out for
-/// `patience`, a missing route for some seconds.
+/// Returns the newest version of `name`: the Name in the content of `<name>/32=metadata` (RDR).
+/// Retries for `timeout` on congestion or without a reply, and for some seconds without a route.
 ///
 /// # Errors
-/// When nobody tells, or what is told is not accepted.
+/// If there is no acceptable reply.
 pub fn discover_version(
     client: &mut Client,
     name: NameRef<'_>,
     verifier: &mut Verifier,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Name, ObjectError> {
     let metadata = name.to_name().with(convention::METADATA);
     let interest = InterestBuilder::new(metadata).can_be_prefix(true).must_be_fresh(true);
-    let (wire, _) =
-        fetch_packet(client, interest, verifier, Patience::of(patience)).map_err(|error| match error {
+    let (wire, _) = fetch_packet(client, interest, verifier, RetryPolicy::within(timeout))
+        .map_err(|error| match error {
             PacketError::Client(error) => ObjectError::Client(error),
-            PacketError::Nack { reason, .. } => ObjectError::MetadataRefused { name: name.to_name(), reason },
-            PacketError::Silence { .. } => ObjectError::NoMetadata(name.to_name()),
-            PacketError::Invalid { name, copies, why } => ObjectError::Invalid { name, copies, why },
+            PacketError::Nack { reason, .. } => {
+                ObjectError::MetadataRefused { name: name.to_name(), reason }
+            }
+            PacketError::Timeout { .. } => ObjectError::NoMetadata(name.to_name()),
+            PacketError::Invalid { name, copies, why } => {
+                ObjectError::Invalid { name, copies, why }
+            }
         })?;
-    let data = Data::check(&wire).expect("checked when it came in");
+    let data = Data::check(&wire).expect("checked on reception");
     if data.content_type() != types::content_type::BLOB {
-        return Err(ObjectError::of_content_type(&data));
+        return Err(ObjectError::from_content_type(&data));
     }
     version_in_metadata(name, data.content()).ok_or(ObjectError::BadMetadata(name.to_name()))
 }
 
-/// Returns the name of the version that the content of `<name>/32=metadata` names. `None` if it is no name below `name`.
+/// Returns the versioned name in the content of `<name>/32=metadata`. `None` if it is not a name
+/// below `name`.
 pub fn version_in_metadata(name: NameRef<'_>, content: &[u8]) -> Option<Name> {
     let element = Reader::new(content, 0).next().ok()??;
     let versioned = NameRef::check(element.value).ok().filter(|_| element.typ == types::NAME)?;
     name.is_prefix_of(versioned).then(|| versioned.to_name())
 }
 
-/// What one Interest brought.
+/// The reply to an Interest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// A Data packet that answers it, checked, its digest included.
+    /// Data that satisfies the Interest, with a valid digest.
     Data(Vec<u8>),
-    /// A refusal.
+    /// A Nack.
     Nack(NackReason),
-    /// Nothing in time.
-    Silence,
+    /// No reply in time.
+    Timeout,
 }
 
-/// Sends one Interest with a fresh nonce and waits for what answers it, at most `patience`. A Data whose SHA-256 digest is wrong is no answer.
+/// Sends one Interest with a new nonce and waits for the reply, at most `timeout`. Data with a
+/// wrong SHA-256 digest is ignored.
 ///
 /// # Errors
-/// When the router went away.
+/// If the connection is closed.
 pub fn exchange(
     client: &mut Client,
     interest: InterestBuilder,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Reply, ClientError> {
-    exchange_with(client, &interest.nonce(fresh_nonce(client)).encode(), LinkFields::default(), patience)
+    exchange_with(
+        client,
+        &interest.nonce(fresh_nonce(client)).encode(),
+        LinkFields::default(),
+        timeout,
+    )
 }
 
-/// As [`exchange`], for an encoded Interest and with link fields.
+/// Like [`exchange`], for an encoded Interest and with link fields.
 ///
 /// # Errors
-/// When the router went away.
+/// If the connection is closed.
 pub fn exchange_with(
     client: &mut Client,
     wire: &[u8],
     link: LinkFields,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Reply, ClientError> {
-    exchange_serving(client, wire, link, patience, |_, _| {})
+    exchange_serving(client, wire, link, timeout, |_, _| {})
 }
 
-/// As [`exchange_with`], and meanwhile `serve` sees the Interests that come.
+/// Like [`exchange_with`]; calls `serve` with Interests that arrive in the meantime.
 ///
 /// # Errors
-/// When the router went away.
+/// If the connection is closed.
 pub fn exchange_serving(
     client: &mut Client,
     wire: &[u8],
     link: LinkFields,
-    patience: Duration,
+    timeout: Duration,
     serve: impl FnMut(&Received<'_>, &mut Outgoing),
 ) -> Result<Reply, ClientError> {
-    let is_whole = |data: &Data<'_>| match check_digest(data) {
+    let has_valid_digest = |data: &Data<'_>| match check_digest(data) {
         Ok(()) => true,
         Err(why) => {
-            tracing::warn!(name = %data.name(), %why, "an answer is not accepted");
+            tracing::warn!(name = %data.name(), %why, "a reply was rejected");
             false
         }
     };
-    Ok(match bring(client, wire, link, patience, is_whole, serve)? {
-        Brought::Data(wire) => Reply::Data(wire),
-        Brought::Nack(reason) => Reply::Nack(reason),
-        Brought::Nothing => Reply::Silence,
+    Ok(match exchange_raw(client, wire, link, timeout, has_valid_digest, serve)? {
+        RawReply::Data(wire) => Reply::Data(wire),
+        RawReply::Nack(reason) => Reply::Nack(reason),
+        RawReply::Timeout => Reply::Timeout,
     })
 }
 
-/// A nonce that no other Interest of this machine is likely to have.
+/// Returns a random nonce.
 pub fn fresh_nonce(client: &Client) -> u32 {
-    let mut octets = [0; 4];
-    match getrandom::fill(&mut octets) {
-        Ok(()) => u32::from_ne_bytes(octets),
+    let mut bytes = [0; 4];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => u32::from_ne_bytes(bytes),
         Err(_) => client.now().as_nanos() as u32,
     }
 }
@@ -589,7 +636,7 @@ pub fn fresh_nonce(client: &Client) -> u32 {
 pub(crate) fn pause(client: &mut Client, pause: Duration) -> Result<(), ClientError> {
     let until = client.now() + pause;
     while client.now() < until {
-        client.turn(Some(until.since(client.now())), |_, _, _| {})?;
+        client.poll(Some(until.since(client.now())), |_, _, _| {})?;
     }
     Ok(())
 }

@@ -1,52 +1,58 @@
-//! Publishing a file as segments: each is read, named and signed when it is asked for, so memory does not follow the file's size.
+//! Publishes a file as segments: each is read, named and signed when it is requested, so memory
+//! does not grow with the file.
 
 use crate::client::{Outgoing, Received};
-use crate::held::{HeldError, HeldFile};
-use nw_element_api::{Instant, Kind};
+use crate::snapshot::{FileSnapshot, SnapshotError};
+use nw_element_api::{Kind, Timestamp};
 use nw_name::{Component, ComponentType, Name, NameRef, convention};
 use nw_wire::{DataBuilder, Interest, Sign, types};
 use std::fs::File;
 use std::io;
 
-/// Content of one segment unless asked otherwise, octets: a packet with names and signatures of usual length stays below 8800.
+/// Default content length of a segment, bytes: with names and signatures of common length the
+/// packet stays below 8800 bytes.
 pub const SEGMENT_LEN_DEFAULT: usize = 8000;
 
-/// How a file is published.
+/// Options for publishing a file.
 #[derive(Clone, Copy, Debug)]
 pub struct PublishOptions {
-    /// Content of one segment, octets.
+    /// Content length of a segment, bytes.
     pub segment_len: usize,
     /// FreshnessPeriod of segments, milliseconds.
     pub freshness_ms: u64,
-    /// FreshnessPeriod of the packet that tells the newest version, milliseconds.
+    /// FreshnessPeriod of the packet with the newest version, milliseconds.
     pub metadata_freshness_ms: u64,
 }
 
 impl Default for PublishOptions {
     fn default() -> Self {
-        PublishOptions { segment_len: SEGMENT_LEN_DEFAULT, freshness_ms: 10_000, metadata_freshness_ms: 10 }
+        PublishOptions {
+            segment_len: SEGMENT_LEN_DEFAULT,
+            freshness_ms: 10_000,
+            metadata_freshness_ms: 10,
+        }
     }
 }
 
-/// Counts what was asked of a publication.
+/// Counters of a publication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PublishCounters {
     /// Segments sent.
     pub segments: u64,
-    /// Times the newest version was told.
+    /// Metadata packets sent.
     pub metadata: u64,
-    /// Interests that nothing here answers.
+    /// Interests for names outside the publication.
     pub unknown: u64,
-    /// Interests that could not be answered, because reading or signing failed.
+    /// Interests that were not answered because reading or signing failed.
     pub failed: u64,
 }
 
-/// FreshnessPeriod of answers that say that there is no such thing any more, milliseconds.
-const GONE_FRESHNESS_MS: u64 = 1000;
+/// FreshnessPeriod of application Nacks after the file has changed, milliseconds.
+const WITHDRAWN_FRESHNESS_MS: u64 = 1000;
 
-/// Why an Interest is not answered.
+/// Reasons why an Interest is not answered.
 enum AnswerError {
-    /// The file is no longer what was published.
+    /// The file was changed.
     Changed,
     /// Reading or signing failed.
     Failed(io::Error),
@@ -58,19 +64,19 @@ impl From<io::Error> for AnswerError {
     }
 }
 
-impl From<HeldError> for AnswerError {
-    fn from(error: HeldError) -> Self {
+impl From<SnapshotError> for AnswerError {
+    fn from(error: SnapshotError) -> Self {
         match error {
-            HeldError::Changed => AnswerError::Changed,
-            HeldError::Read(error) => AnswerError::Failed(error),
+            SnapshotError::Changed => AnswerError::Changed,
+            SnapshotError::Read(error) => AnswerError::Failed(error),
         }
     }
 }
 
-/// One version of one object, answered from one state of a file.
+/// One version of an object, served from a fixed state of a file.
 #[derive(Debug)]
 pub struct Publication<S> {
-    file: HeldFile,
+    file: FileSnapshot,
     is_changed: bool,
     object: Name,
     versioned: Name,
@@ -85,11 +91,12 @@ impl<S: Sign> Publication<S>
 where
     S::Error: core::fmt::Display,
 {
-    /// Publishes what `file` holds now under `object`, as `version` (unless the name ends in a version already). What happens to the file later
-    /// changes nothing of it, or ends it: see [`HeldFile`] and [`is_changed`](Self::is_changed).
+    /// Publishes the present content of `file` under `object` as `version`, unless the name already
+    /// ends in a version. Later changes of the file have no effect, or end the publication: see
+    /// [`FileSnapshot`] and [`is_changed`](Self::is_changed).
     ///
     /// # Errors
-    /// When the file can't be read or is being written, or a packet would be too long for the names and the key.
+    /// If the file can't be read or is being written, or packets would be too long.
     pub fn new(
         file: File,
         object: NameRef<'_>,
@@ -97,7 +104,7 @@ where
         options: PublishOptions,
         signer: S,
     ) -> io::Result<Self> {
-        let file = HeldFile::new(file)?;
+        let file = FileSnapshot::new(file)?;
         let bytes = file.len();
         let (object, versioned) = match convention::version(object) {
             Some(_) => (object.parent().expect("ends in a version").to_name(), object.to_name()),
@@ -129,7 +136,7 @@ where
         Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!(
-                "segments of {} octets make packets of {}, above the limit of {}: choose at most {} octets",
+                "segments of {} bytes make packets of {}, above the limit of {}: choose at most {} bytes",
                 self.options.segment_len,
                 packet.len(),
                 nw_wire::PACKET_LEN_MAX,
@@ -138,43 +145,52 @@ where
         ))
     }
 
-    /// The prefix to register: the object's name.
+    /// Returns the prefix to register: the name of the object.
     pub fn object(&self) -> NameRef<'_> {
         self.object.as_ref()
     }
 
-    /// The name of this version.
+    /// Returns the name of this version.
     pub fn versioned(&self) -> NameRef<'_> {
         self.versioned.as_ref()
     }
 
-    /// Number of segments, at least one.
+    /// Returns the number of segments, at least one.
     pub const fn segments(&self) -> u64 {
         self.last_segment + 1
     }
 
-    /// Octets published.
+    /// Returns the length of the content, bytes.
     pub const fn bytes(&self) -> u64 {
         self.file.len()
     }
 
-    /// True once the file was found changed. From then on every Interest is answered by an application Nack, so that consumers end at once.
+    /// Returns whether the file was changed. Then every Interest is answered by an application
+    /// Nack, so that consumers stop at once.
     pub const fn is_changed(&self) -> bool {
         self.is_changed
     }
 
-    /// True when the file is neither copied nor shared, so that a change of it ends the publication.
+    /// Returns whether the file is neither copied nor shared, so that a change ends the
+    /// publication.
     pub const fn is_watched(&self) -> bool {
         self.file.is_watched()
     }
 
-    /// What was asked so far.
+    /// Returns the counters.
     pub const fn counters(&self) -> PublishCounters {
         self.counters
     }
 
-    /// Answers one Interest, if it asks for something of this publication. `now_us` is microseconds since 1970: the metadata's version.
-    pub fn on_interest(&mut self, _now: Instant, now_us: u64, received: &Received<'_>, out: &mut Outgoing) {
+    /// Answers an Interest for this publication. `now_us`: microseconds since 1970, the version of
+    /// the metadata.
+    pub fn on_interest(
+        &mut self,
+        _now: Timestamp,
+        now_us: u64,
+        received: &Received<'_>,
+        out: &mut Outgoing,
+    ) {
         if received.kind() != Kind::Interest {
             return;
         }
@@ -185,50 +201,56 @@ where
             Err(AnswerError::Changed) => {
                 self.is_changed = true;
                 self.counters.failed += 1;
-                if let Ok(packet) = self.gone(&interest) {
+                if let Ok(packet) = self.withdrawn_packet(&interest) {
                     out.answer(received, &packet);
                 }
             }
             Err(AnswerError::Failed(error)) => {
                 self.counters.failed += 1;
-                tracing::warn!(name = %interest.name(), %error, "can't answer");
+                tracing::warn!(name = %interest.name(), %error, "can't reply");
             }
         }
     }
 
-    /// Says that there is no such thing any more.
-    fn gone(&self, interest: &Interest<'_>) -> Result<Vec<u8>, S::Error> {
-        let asked = interest.name().to_name();
-        let is_metadata = asked.as_ref().component(-1) == Some(convention::METADATA);
-        let name = if is_metadata { asked.with_version(u64::MAX).with_segment(0) } else { asked };
+    /// Returns an application Nack.
+    fn withdrawn_packet(&self, interest: &Interest<'_>) -> Result<Vec<u8>, S::Error> {
+        let requested = interest.name().to_name();
+        let is_metadata = requested.as_ref().component(-1) == Some(convention::METADATA);
+        let name =
+            if is_metadata { requested.with_version(u64::MAX).with_segment(0) } else { requested };
         DataBuilder::new(&name, &[])
             .content_type(types::content_type::NACK)
-            .freshness_ms(GONE_FRESHNESS_MS)
+            .freshness_ms(WITHDRAWN_FRESHNESS_MS)
             .encode(&self.signer)
     }
 
-    fn answer(&mut self, now_us: u64, interest: &Interest<'_>) -> Result<Option<Vec<u8>>, AnswerError> {
-        let asked = interest.name();
-        if self.is_changed && self.object.as_ref().is_prefix_of(asked) {
+    fn answer(
+        &mut self,
+        now_us: u64,
+        interest: &Interest<'_>,
+    ) -> Result<Option<Vec<u8>>, AnswerError> {
+        let requested = interest.name();
+        if self.is_changed && self.object.as_ref().is_prefix_of(requested) {
             return Err(AnswerError::Changed);
         }
         let metadata = self.object.clone().with(convention::METADATA);
-        if asked == metadata.as_ref() {
+        if requested == metadata.as_ref() {
             self.file.check()?;
             self.counters.metadata += 1;
             return Ok(Some(self.metadata(metadata.with_version(now_us).with_segment(0))?));
         }
-        if let Some(rest) = asked.as_bytes().strip_prefix(self.versioned.as_ref().as_bytes()) {
-            let mut components = NameRef::from_checked(rest).components();
+        if let Some(suffix) = requested.as_bytes().strip_prefix(self.versioned.as_ref().as_bytes())
+        {
+            let mut components = NameRef::from_checked(suffix).components();
             let segment = components.next().and_then(|c| convention::Kind::Segment.number(c));
-            // By exact name; an implicit digest behind it is left to the network to compare.
+            // By exact name; an implicit digest after it is left for the network to compare.
             if let Some(segment) = segment.filter(|s| *s <= self.last_segment) {
                 return self
-                    .segment(asked.prefix(self.versioned.as_ref().len() + 1).to_name(), segment)
+                    .segment(requested.prefix(self.versioned.as_ref().len() + 1).to_name(), segment)
                     .map(Some);
             }
         }
-        if interest.can_be_prefix() && asked.is_prefix_of(self.versioned.as_ref()) {
+        if interest.can_be_prefix() && requested.is_prefix_of(self.versioned.as_ref()) {
             return self.segment(self.versioned.clone().with_segment(0), 0).map(Some);
         }
         Ok(None)
@@ -241,7 +263,9 @@ where
         content.resize(len, 0);
         let read = self.file.read_exact_at(&mut content, start);
         let packet = match read {
-            Ok(()) => self.encode(&name, &content).map_err(|why| AnswerError::Failed(io::Error::other(why))),
+            Ok(()) => self
+                .encode(&name, &content)
+                .map_err(|why| AnswerError::Failed(io::Error::other(why))),
             Err(error) => Err(error.into()),
         };
         self.content = content;
@@ -290,30 +314,35 @@ mod tests {
         .unwrap()
     }
 
-    fn ask(publication: &mut Publication<DigestSha256>, uri: &str, prefix: bool) -> Option<Vec<u8>> {
-        let wire = InterestBuilder::new(uri.parse::<Name>().unwrap()).can_be_prefix(prefix).encode();
+    fn request(
+        publication: &mut Publication<DigestSha256>,
+        uri: &str,
+        prefix: bool,
+    ) -> Option<Vec<u8>> {
+        let wire =
+            InterestBuilder::new(uri.parse::<Name>().unwrap()).can_be_prefix(prefix).encode();
         publication.answer(55, &Interest::check(&wire).unwrap()).unwrap_or_else(|_| panic!("{uri}"))
     }
 
     #[test]
-    fn segments_end_where_the_file_ends() {
+    fn segment_after_end_of_file_not_answered() {
         let mut p = publication(250);
         assert_eq!(p.segments(), 3);
-        let last = ask(&mut p, "/a/file/v=7/seg=2", false).unwrap();
+        let last = request(&mut p, "/a/file/v=7/seg=2", false).unwrap();
         let data = Data::check(&last).unwrap();
         assert_eq!(data.content().len(), 50);
         assert_eq!(data.final_block().unwrap().integer(), Some(2));
-        assert_eq!(ask(&mut p, "/a/file/v=7/seg=3", false), None);
-        assert_eq!(ask(&mut p, "/a/file/v=8/seg=0", false), None);
-        assert!(ask(&mut p, "/a", true).is_some());
-        assert_eq!(ask(&mut p, "/a", false), None);
+        assert_eq!(request(&mut p, "/a/file/v=7/seg=3", false), None);
+        assert_eq!(request(&mut p, "/a/file/v=8/seg=0", false), None);
+        assert!(request(&mut p, "/a", true).is_some());
+        assert_eq!(request(&mut p, "/a", false), None);
     }
 
     #[test]
-    fn metadata_names_the_version() {
+    fn metadata_contains_version() {
         let mut p = publication(0);
         assert_eq!(p.segments(), 1);
-        let wire = ask(&mut p, "/a/file/32=metadata", true).unwrap();
+        let wire = request(&mut p, "/a/file/32=metadata", true).unwrap();
         let data = Data::check(&wire).unwrap();
         assert_eq!(data.name().to_string(), "/a/file/32=metadata/v=55/seg=0");
         let mut name = Vec::new();
@@ -322,12 +351,17 @@ mod tests {
     }
 
     #[test]
-    fn segments_too_long_for_a_packet_are_refused_with_the_number_that_fits() {
+    fn segments_above_packet_limit_rejected_with_advice() {
         let object: Name = "/a".parse().unwrap();
         let options = PublishOptions { segment_len: 9000, ..PublishOptions::default() };
-        let error =
-            Publication::new(tempfile::tempfile().unwrap(), object.as_ref(), 1, options, DigestSha256)
-                .unwrap_err();
+        let error = Publication::new(
+            tempfile::tempfile().unwrap(),
+            object.as_ref(),
+            1,
+            options,
+            DigestSha256,
+        )
+        .unwrap_err();
         assert!(error.to_string().contains("choose at most 8"), "{error}");
     }
 }

@@ -1,8 +1,8 @@
-//! Round-trip time, estimated as RFC 6298 does.
+//! Round-trip time estimation (RFC 6298).
 
 use core::time::Duration;
 
-/// Smoothed round-trip time, its variation, and the retransmission time-out that follows.
+/// Smoothed round-trip time, its variation, and the retransmission timeout derived from them.
 #[derive(Clone, Debug)]
 pub struct RttEstimator {
     smoothed: Option<Duration>,
@@ -13,12 +13,13 @@ pub struct RttEstimator {
 }
 
 impl RttEstimator {
-    /// With bounds for the time-out. Before the first sample it is one second (RFC 6298, 2.1).
+    /// Creates an estimator with bounds for the timeout. Before the first sample the timeout is one
+    /// second (RFC 6298, 2.1).
     pub const fn new(rto_min: Duration, rto_max: Duration) -> Self {
         RttEstimator { smoothed: None, variation: Duration::ZERO, backoff: 1, rto_min, rto_max }
     }
 
-    /// Takes the round-trip time of a packet that was sent once (Karn's rule is the caller's).
+    /// Adds the round-trip time of a packet that was sent once (the caller follows Karn's rule).
     pub fn sample(&mut self, rtt: Duration) {
         self.backoff = 1;
         match self.smoothed {
@@ -33,19 +34,20 @@ impl RttEstimator {
         }
     }
 
-    /// Doubles the time-out after one fired, until the next sample.
+    /// Doubles the timeout after it fired, until the next sample.
     pub fn back_off(&mut self) {
         self.backoff = (self.backoff * 2).min(64);
     }
 
-    /// The smoothed round-trip time; `None` before the first sample.
+    /// Returns the smoothed round-trip time; `None` before the first sample.
     pub const fn smoothed(&self) -> Option<Duration> {
         self.smoothed
     }
 
-    /// After how long without an answer to send again.
+    /// Returns the retransmission timeout.
     pub fn rto(&self) -> Duration {
-        let base = self.smoothed.map_or(Duration::from_secs(1), |smoothed| smoothed + self.variation * 4);
+        let base =
+            self.smoothed.map_or(Duration::from_secs(1), |smoothed| smoothed + self.variation * 4);
         (base.max(self.rto_min) * self.backoff).min(self.rto_max)
     }
 }
@@ -57,7 +59,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn converges_and_backs_off() {
+    fn rto_converges_and_backs_off() {
         let mut rtt = RttEstimator::new(MS * 10, MS * 60_000);
         assert_eq!(rtt.rto(), MS * 1000);
         for _ in 0..100 {

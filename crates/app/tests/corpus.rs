@@ -1,4 +1,5 @@
-//! Replays the corpus of the fuzz target `metadata`; see `crates/wire/tests/corpus.rs` for what file names promise.
+//! Replays the corpus of the fuzz target `metadata`; file names are explained in
+//! `crates/wire/tests/corpus.rs`.
 
 #[path = "../../../fuzz/src/metadata_target.rs"]
 mod metadata_target;

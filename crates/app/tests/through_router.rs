@@ -1,4 +1,5 @@
-//! The library against a real router in this process: registration, files, refusals, interruption, a router that goes away.
+//! The library against a real router in this process: registration, files, Nacks, interruption,
+//! loss of the router.
 
 use nw_api::config::Config;
 use nw_app::object::{ObjectError, ObjectOptions, Reply, exchange, fetch_object};
@@ -56,14 +57,15 @@ fn name(uri: &str) -> Name {
     uri.parse().unwrap()
 }
 
-/// Publishes until told to end, or until the router goes away.
+/// Publishes until `end` is set or the router closes the connection.
 fn publish(router: &Router, content: &[u8], end: &Arc<AtomicBool>) -> JoinHandle<()> {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(content).unwrap();
     let mut client = router.client();
     let end = Arc::clone(end);
     let options = PublishOptions { segment_len: 1000, ..PublishOptions::default() };
-    let mut publication = Publication::new(file, name("/t/file").as_ref(), 1, options, DigestSha256).unwrap();
+    let mut publication =
+        Publication::new(file, name("/t/file").as_ref(), 1, options, DigestSha256).unwrap();
     control::register(&mut client, publication.object()).unwrap();
     thread::spawn(move || {
         let _ = client.run(
@@ -74,7 +76,7 @@ fn publish(router: &Router, content: &[u8], end: &Arc<AtomicBool>) -> JoinHandle
 }
 
 #[test]
-fn files_cross() {
+fn published_files_fetched() {
     let router = Router::start();
     let end = Arc::new(AtomicBool::new(false));
     for len in [0, 1, 999, 1000, 1001, 300_000] {
@@ -83,7 +85,7 @@ fn files_cross() {
         let producer = publish(&router, &content, &end);
         let mut fetched = Vec::new();
         let mut client = router.client();
-        // The former one's segments are cached under the same version: ask past them.
+        // Remove the cached segments of the previous file, which has the same version.
         control::command(
             &mut client,
             nw_api::management::Verb::CsErase,
@@ -102,7 +104,7 @@ fn files_cross() {
         );
         let report = report.unwrap();
         assert_eq!(fetched.len(), content.len());
-        assert!(fetched == content, "{len} octets differ");
+        assert!(fetched == content, "{len} bytes differ");
         assert_eq!(report.segments, (len as u64).div_ceil(1000).max(1));
         assert_eq!(report.name, name("/t/file/v=1"));
         end.store(true, Ordering::Relaxed);
@@ -111,41 +113,58 @@ fn files_cross() {
 }
 
 #[test]
-fn no_route_is_told() {
+fn missing_route_reported() {
     let router = Router::start();
     let mut client = router.client();
-    let reply = exchange(&mut client, InterestBuilder::new(name("/nobody")), Duration::from_secs(2)).unwrap();
+    let reply =
+        exchange(&mut client, InterestBuilder::new(name("/missing")), Duration::from_secs(2))
+            .unwrap();
     assert_eq!(reply, Reply::Nack(NackReason::NoRoute));
-    let error =
-        fetch_object(&mut client, name("/nobody").as_ref(), &ObjectOptions::default(), |_| {}, |_| Ok(()))
-            .unwrap_err();
-    assert!(matches!(error, ObjectError::MetadataRefused { reason: NackReason::NoRoute, .. }), "{error}");
+    let error = fetch_object(
+        &mut client,
+        name("/missing").as_ref(),
+        &ObjectOptions::default(),
+        |_| {},
+        |_| Ok(()),
+    )
+    .unwrap_err();
+    assert!(
+        matches!(error, ObjectError::MetadataRefused { reason: NackReason::NoRoute, .. }),
+        "{error}"
+    );
 }
 
 #[test]
-fn a_sink_that_is_full_ends_the_fetch() {
+fn sink_error_ends_fetch() {
     let router = Router::start();
     let end = Arc::new(AtomicBool::new(false));
     let producer = publish(&router, &[1; 50_000], &end);
     let mut client = router.client();
     let full = |_: &[u8]| Err(std::io::Error::from(std::io::ErrorKind::StorageFull));
-    let error = fetch_object(&mut client, name("/t/file").as_ref(), &ObjectOptions::default(), |_| {}, full)
-        .unwrap_err();
+    let error = fetch_object(
+        &mut client,
+        name("/t/file").as_ref(),
+        &ObjectOptions::default(),
+        |_| {},
+        full,
+    )
+    .unwrap_err();
     assert!(matches!(error, ObjectError::Sink(_)), "{error}");
     end.store(true, Ordering::Relaxed);
     producer.join().unwrap();
 }
 
 #[test]
-fn waits_end_when_told_and_when_the_router_goes() {
+fn poll_ends_on_stop_flag_and_closed_connection() {
     let mut router = Router::start();
     let mut client = router.client();
     let stop = Arc::new(AtomicBool::new(false));
     client.stop_when(Arc::clone(&stop));
     stop.store(true, Ordering::Relaxed);
-    assert!(matches!(client.turn(None, |_, _, _| {}), Err(ClientError::Interrupted)));
+    assert!(matches!(client.poll(None, |_, _, _| {}), Err(ClientError::Interrupted)));
     stop.store(false, Ordering::Relaxed);
     router.stop();
-    let closed = (0..50).find_map(|_| client.turn(Some(Duration::from_millis(100)), |_, _, _| {}).err());
+    let closed =
+        (0..50).find_map(|_| client.poll(Some(Duration::from_millis(100)), |_, _, _| {}).err());
     assert!(matches!(closed, Some(ClientError::Closed(_))), "{closed:?}");
 }

@@ -1,35 +1,36 @@
-//! The control socket: HTTP over a unix socket, and over TCP where configured; the same bounds and rules as a router's. `/openapi.json` lists what there is.
+//! The control socket: HTTP over a unix socket, and over TCP where configured, with the same bounds
+//! and rules as a router's REST interface. `/openapi.json` describes it.
 
-use crate::config::{ControlSection, Weight, is_word};
+use crate::config::{ControlSection, Weight, is_identifier};
 use crate::metrics;
-use crate::run::{Balancer, CommandError, Ending, Handle};
+use crate::run::{Balancer, CommandError, Handle, Shutdown};
 use axum::Router;
 use axum::extract::{Json, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use nw_api::balancer::{
-    AgentOrder, AgentReport, BalancerMember, BalancerStatus, MemberChange, MemberWanted, NameWhere, Replica,
-    RuleText,
+    AgentOrder, AgentReport, BalancerMember, BalancerStatus, MemberChange, MemberWanted, NameWhere,
+    Replica, RuleText,
 };
 use nw_api::config::Control;
 use nw_api::rest::{Health, Problem};
 use nw_api::schema::{MemberNameText, NameText};
 use nw_name::Name;
-use nw_rest_api::{Body, Query, Refused, Segment, ServeError, Server};
+use nw_rest_api::{ApiError, Body, Query, Segment, ServeError, Server};
 use serde::Deserialize;
 use tokio::sync::oneshot;
 use utoipa::{IntoParams, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes as paths;
 
-/// Bytes of a request's body.
+/// Maximum length of a request body, bytes.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// Serves the control socket in a thread, until it is let go.
+/// Serves the control socket in a thread until the returned server is dropped.
 ///
 /// # Errors
-/// What can't be had.
+/// A socket can't be opened or a file can't be read.
 pub fn serve(config: &ControlSection, handle: Handle) -> Result<Server, ServeError> {
     let control = Control {
         enabled: true,
@@ -45,14 +46,14 @@ pub fn serve(config: &ControlSection, handle: Handle) -> Result<Server, ServeErr
     nw_rest_api::serve_paths(&control, Some(&config.path), None, router(handle))
 }
 
-impl From<CommandError> for Refused {
+impl From<CommandError> for ApiError {
     fn from(error: CommandError) -> Self {
         let code = match &error {
             CommandError::Wrong(_) => 400,
             CommandError::Unknown(_) => 404,
             CommandError::Conflict(_) => 409,
         };
-        Refused::new(code, error.to_string())
+        ApiError::new(code, error.to_string())
     }
 }
 
@@ -60,7 +61,7 @@ impl From<CommandError> for Refused {
 #[openapi(
     info(
         title = "Namewire balancer",
-        description = "A cluster of routers behind a kernel balancer: who its members are, what they do, where names go.",
+        description = "A cluster of routers behind a kernel balancer: its members, their states, and which member serves a name.",
         license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT")
     ),
     tags(
@@ -87,7 +88,7 @@ fn all_paths() -> OpenApiRouter<Handle> {
         .routes(paths!(ready))
 }
 
-/// The OpenAPI document, as JSON.
+/// Returns the OpenAPI document, as JSON.
 pub fn document() -> String {
     nw_rest_api::complete_document(all_paths().into_openapi())
 }
@@ -97,17 +98,17 @@ fn router(handle: Handle) -> Router {
     nw_rest_api::finish(router, document(), BODY_BYTES_MAX).with_state(handle)
 }
 
-/// Has something done in the loop, and waits for what comes of it.
-async fn ask<T: Send + 'static>(
+/// Runs a function in the balancer's event loop, and returns its result.
+async fn run_in_loop<T: Send + 'static>(
     handle: &Handle,
-    what: impl FnOnce(&mut Balancer) -> T + Send + 'static,
-) -> Result<T, Refused> {
+    function: impl FnOnce(&mut Balancer) -> T + Send + 'static,
+) -> Result<T, ApiError> {
     let (sender, receiver) = oneshot::channel();
     handle.with(move |balancer| {
-        // Whoever asked may have gone.
-        let _ = sender.send(what(balancer));
+        // The client may have closed the connection.
+        let _ = sender.send(function(balancer));
     });
-    receiver.await.map_err(|_| Refused::new(503, "the balancer is ending"))
+    receiver.await.map_err(|_| ApiError::new(503, "the balancer is shutting down"))
 }
 
 /// The balancer as a whole
@@ -115,23 +116,26 @@ async fn ask<T: Send + 'static>(
     get, path = "/v1/balancer", tag = "balancer", operation_id = "show_balancer",
     responses((status = 200, body = BalancerStatus), (status = 503, body = Problem))
 )]
-async fn status(State(handle): State<Handle>) -> Result<Json<BalancerStatus>, Refused> {
-    Ok(Json(ask(&handle, |balancer| balancer.status()).await?))
+async fn status(State(handle): State<Handle>) -> Result<Json<BalancerStatus>, ApiError> {
+    Ok(Json(run_in_loop(&handle, |balancer| balancer.status()).await?))
 }
 
-/// What is left behind.
+/// What the balancer leaves in the kernel.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct Stop {
-    /// The data path goes on; the next balancer takes it over. Otherwise as the balancer was told at its start.
+struct StopQuery {
+    /// Leave the data path attached; the next balancer takes it over. Default: as set at the start.
     keep: Option<bool>,
 }
 
 /// End the balancer
-#[utoipa::path(post, path = "/v1/stop", operation_id = "stop_balancer", tag = "balancer", params(Stop), responses((status = 202)))]
-async fn stop(State(handle): State<Handle>, Query(stop): Query<Stop>) -> StatusCode {
-    handle.end(stop.keep.map(|keep| if keep { Ending::Keep } else { Ending::Clean }));
+#[utoipa::path(
+    post, path = "/v1/stop", operation_id = "stop_balancer", tag = "balancer", params(StopQuery),
+    responses((status = 202))
+)]
+async fn stop(State(handle): State<Handle>, Query(stop): Query<StopQuery>) -> StatusCode {
+    handle.end(stop.keep.map(|keep| if keep { Shutdown::LeaveAttached } else { Shutdown::Detach }));
     StatusCode::ACCEPTED
 }
 
@@ -140,23 +144,32 @@ async fn stop(State(handle): State<Handle>, Query(stop): Query<Stop>) -> StatusC
     get, path = "/v1/members", operation_id = "list_members", tag = "members",
     responses((status = 200, body = Vec<BalancerMember>), (status = 503, body = Problem))
 )]
-async fn members(State(handle): State<Handle>) -> Result<Json<Vec<BalancerMember>>, Refused> {
-    Ok(Json(ask(&handle, |balancer| balancer.status().members).await?))
+async fn members(State(handle): State<Handle>) -> Result<Json<Vec<BalancerMember>>, ApiError> {
+    Ok(Json(run_in_loop(&handle, |balancer| balancer.status().members).await?))
 }
 
-/// Whether a member can be what the document says, whatever there is in the cluster.
-fn check(wanted: &MemberWanted) -> Result<(), Refused> {
-    let wrong = |text: String| Err(Refused::new(422, text));
-    if !is_word(&wanted.name) {
-        return wrong(format!("name: saw {:?}; expected letters, digits, - and _, at most 32", wanted.name));
+/// Checks a new member's document by itself, independent of the cluster.
+fn check(wanted: &MemberWanted) -> Result<(), ApiError> {
+    let wrong = |text: String| Err(ApiError::new(422, text));
+    if !is_identifier(&wanted.name) {
+        return wrong(format!(
+            "name: saw {:?}; expected letters, digits, - and _, at most 32",
+            wanted.name
+        ));
     }
     if wanted.port == 0 {
         return wrong("port: saw 0; expected an integer from 1 to 65535".to_owned());
     }
     if !(1..=2).contains(&wanted.addresses.len()) {
-        return wrong(format!("addresses: saw {}; expected one of each family", wanted.addresses.len()));
+        return wrong(format!(
+            "addresses: saw {}; expected one of each family",
+            wanted.addresses.len()
+        ));
     }
-    wanted.weight.as_deref().map_or(Ok(()), |weight| weight.parse::<Weight>().map(drop).or_else(wrong))
+    wanted
+        .weight
+        .as_deref()
+        .map_or(Ok(()), |weight| weight.parse::<Weight>().map(drop).or_else(wrong))
 }
 
 /// Add a member
@@ -169,12 +182,12 @@ fn check(wanted: &MemberWanted) -> Result<(), Refused> {
 async fn add(
     State(handle): State<Handle>,
     Body(wanted): Body<MemberWanted>,
-) -> Result<(StatusCode, Json<BalancerMember>), Refused> {
+) -> Result<(StatusCode, Json<BalancerMember>), ApiError> {
     check(&wanted)?;
-    let member = ask(&handle, move |balancer| balancer.add(wanted)).await?;
-    // The text is as it should be, so what is wrong with it comes from what there is.
+    let member = run_in_loop(&handle, move |balancer| balancer.add(wanted)).await?;
+    // The document itself is valid, so the conflict is with other members.
     let member = member.map_err(|error| match error {
-        CommandError::Wrong(text) => Refused::new(409, text),
+        CommandError::Wrong(text) => ApiError::new(409, text),
         error => error.into(),
     })?;
     Ok((StatusCode::CREATED, Json(member)))
@@ -182,19 +195,21 @@ async fn add(
 
 /// One member
 #[utoipa::path(
-    get, path = "/v1/members/{name}", operation_id = "show_member", tag = "members", params(("name" = inline(MemberNameText), Path, description = "What it is called")),
+    get, path = "/v1/members/{name}", operation_id = "show_member", tag = "members",
+    params(("name" = inline(MemberNameText), Path, description = "The member's name")),
     responses((status = 200, body = BalancerMember), (status = 404, body = Problem))
 )]
 async fn member(
     State(handle): State<Handle>,
     Segment(name): Segment<String>,
-) -> Result<Json<BalancerMember>, Refused> {
-    Ok(Json(ask(&handle, move |balancer| balancer.show(&name)).await??))
+) -> Result<Json<BalancerMember>, ApiError> {
+    Ok(Json(run_in_loop(&handle, move |balancer| balancer.show(&name)).await??))
 }
 
-/// Change a member's weight, or let it rest
+/// Change a member's weight, or drain it
 #[utoipa::path(
-    patch, path = "/v1/members/{name}", operation_id = "change_member", tag = "members", params(("name" = inline(MemberNameText), Path, description = "What it is called")),
+    patch, path = "/v1/members/{name}", operation_id = "change_member", tag = "members",
+    params(("name" = inline(MemberNameText), Path, description = "The member's name")),
     request_body = MemberChange,
     responses(
         (status = 200, body = BalancerMember), (status = 400, body = Problem), (status = 404, body = Problem),
@@ -205,32 +220,37 @@ async fn change(
     State(handle): State<Handle>,
     Segment(name): Segment<String>,
     Body(change): Body<MemberChange>,
-) -> Result<Json<BalancerMember>, Refused> {
-    Ok(Json(ask(&handle, move |balancer| balancer.change(&name, &change)).await??))
+) -> Result<Json<BalancerMember>, ApiError> {
+    Ok(Json(run_in_loop(&handle, move |balancer| balancer.change(&name, &change)).await??))
 }
 
 /// Remove a member
 ///
-/// It takes no new names from now on, and is gone when nothing is pending or after `drain.limit_s`.
+/// It takes no new names, and is gone when no Interest is pending or after `drain.limit_s`.
 #[utoipa::path(
-    delete, path = "/v1/members/{name}", operation_id = "remove_member", tag = "members", params(("name" = inline(MemberNameText), Path, description = "What it is called")),
+    delete, path = "/v1/members/{name}", operation_id = "remove_member", tag = "members",
+    params(("name" = inline(MemberNameText), Path, description = "The member's name")),
     responses(
-        (status = 202, body = BalancerMember), (status = 204), (status = 404, body = Problem), (status = 409, body = Problem)
+        (status = 202, body = BalancerMember), (status = 204), (status = 404, body = Problem),
+        (status = 409, body = Problem)
     )
 )]
-async fn remove(State(handle): State<Handle>, Segment(name): Segment<String>) -> Result<Response, Refused> {
-    let left = ask(&handle, move |balancer| balancer.remove(&name)).await??;
+async fn remove(
+    State(handle): State<Handle>,
+    Segment(name): Segment<String>,
+) -> Result<Response, ApiError> {
+    let left = run_in_loop(&handle, move |balancer| balancer.remove(&name)).await??;
     Ok(match left {
         Some(member) => (StatusCode::ACCEPTED, Json(member)).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
     })
 }
 
-/// Which name.
+/// The name to look up.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct Which {
+struct NameQuery {
     /// The name, as a URI.
     #[param(value_type = NameText, inline)]
     name: String,
@@ -238,48 +258,56 @@ struct Which {
 
 /// The member that serves a name
 #[utoipa::path(
-    get, path = "/v1/where", operation_id = "find_name", tag = "names", params(Which),
+    get, path = "/v1/where", operation_id = "find_name", tag = "names", params(NameQuery),
     responses((status = 200, body = NameWhere), (status = 400, body = Problem))
 )]
 async fn where_is(
     State(handle): State<Handle>,
-    Query(which): Query<Which>,
-) -> Result<Json<NameWhere>, Refused> {
-    let name: Name = which
+    Query(query): Query<NameQuery>,
+) -> Result<Json<NameWhere>, ApiError> {
+    let name: Name = query
         .name
         .parse()
-        .map_err(|error| Refused::new(400, format!("{:?} is no name: {error}", which.name)))?;
-    Ok(Json(ask(&handle, move |balancer| balancer.where_is(name.as_ref())).await?))
+        .map_err(|error| ApiError::new(400, format!("invalid name {:?}: {error}", query.name)))?;
+    Ok(Json(run_in_loop(&handle, move |balancer| balancer.where_is(name.as_ref())).await?))
 }
 
 /// Rules, by prefix
-#[utoipa::path(get, path = "/v1/rules", operation_id = "list_rules", tag = "names", responses((status = 200, body = Vec<RuleText>)))]
-async fn rules(State(handle): State<Handle>) -> Result<Json<Vec<RuleText>>, Refused> {
-    Ok(Json(ask(&handle, |balancer| balancer.rule_texts()).await?))
+#[utoipa::path(
+    get, path = "/v1/rules", operation_id = "list_rules", tag = "names",
+    responses((status = 200, body = Vec<RuleText>))
+)]
+async fn rules(State(handle): State<Handle>) -> Result<Json<Vec<RuleText>>, ApiError> {
+    Ok(Json(run_in_loop(&handle, |balancer| balancer.rule_texts()).await?))
 }
 
-/// For which agent.
+/// The agent that asks for routes.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct For {
-    /// The member.
+struct ReplicaQuery {
+    /// The agent's member.
     #[param(value_type = MemberNameText, inline)]
     member: String,
-    /// The generation it has.
+    /// The generation that the agent has already.
     #[serde(default)]
     known: u64,
 }
 
-/// The routes that a member shall have
+/// The routes that a member should have
 ///
-/// Nothing (204) while they are those of the generation that is known.
+/// No content (204) while the agent has the newest generation.
 #[utoipa::path(
-    get, path = "/v1/replica", operation_id = "show_replica", tag = "agents", params(For),
+    get, path = "/v1/replica", operation_id = "show_replica", tag = "agents", params(ReplicaQuery),
     responses((status = 200, body = Replica), (status = 204), (status = 404, body = Problem))
 )]
-async fn replica(State(handle): State<Handle>, Query(wanted): Query<For>) -> Result<Response, Refused> {
-    let replica = ask(&handle, move |balancer| balancer.replica_for(&wanted.member, wanted.known)).await?;
+async fn replica(
+    State(handle): State<Handle>,
+    Query(query): Query<ReplicaQuery>,
+) -> Result<Response, ApiError> {
+    let replica =
+        run_in_loop(&handle, move |balancer| balancer.replica_for(&query.member, query.known))
+            .await?;
     let replica = replica.map_err(CommandError::from)?;
     Ok(match replica {
         Some(replica) => Json(replica).into_response(),
@@ -287,42 +315,47 @@ async fn replica(State(handle): State<Handle>, Query(wanted): Query<For>) -> Res
     })
 }
 
-/// What an agent says of its member's router
+/// Report the state of a member's router
 #[utoipa::path(
-    put, path = "/v1/members/{name}/agent", operation_id = "report_agent", tag = "agents", params(("name" = inline(MemberNameText), Path, description = "The member")),
+    put, path = "/v1/members/{name}/agent", operation_id = "report_agent", tag = "agents",
+    params(("name" = inline(MemberNameText), Path, description = "The member's name")),
     request_body = AgentReport, responses((status = 200, body = AgentOrder), (status = 404, body = Problem))
 )]
 async fn report(
     State(handle): State<Handle>,
     Segment(name): Segment<String>,
     Body(report): Body<AgentReport>,
-) -> Result<Json<AgentOrder>, Refused> {
-    let order = ask(&handle, move |balancer| balancer.on_remote_report(&name, &report)).await?;
+) -> Result<Json<AgentOrder>, ApiError> {
+    let order =
+        run_in_loop(&handle, move |balancer| balancer.on_remote_report(&name, &report)).await?;
     Ok(Json(order.map_err(CommandError::from)?))
 }
 
-/// Whether the program works
-#[utoipa::path(get, path = "/healthz", tag = "balancer", operation_id = "health", responses((status = 200, body = Health)))]
+/// Whether the process works
+#[utoipa::path(
+    get, path = "/healthz", tag = "balancer", operation_id = "health",
+    responses((status = 200, body = Health))
+)]
 async fn health() -> Json<Health> {
     Json(Health { ok: true })
 }
 
-/// Whether the balancer works: its loop answers
+/// Whether the balancer's event loop responds
 #[utoipa::path(
     get, path = "/readyz", tag = "balancer", operation_id = "readiness",
     responses((status = 200, body = Health), (status = 503, body = Problem))
 )]
-async fn ready(State(handle): State<Handle>) -> Result<Json<Health>, Refused> {
-    ask(&handle, |_| ()).await?;
+async fn ready(State(handle): State<Handle>) -> Result<Json<Health>, ApiError> {
+    run_in_loop(&handle, |_| ()).await?;
     Ok(Json(Health { ok: true }))
 }
 
-/// Everything that is counted
+/// All metrics
 #[utoipa::path(
     get, path = "/metrics", tag = "balancer",
     responses((status = 200, content_type = "text/plain", body = String, description = "Prometheus' text format"))
 )]
-async fn show_metrics(State(handle): State<Handle>) -> Result<impl IntoResponse, Refused> {
-    let status = ask(&handle, |balancer| balancer.status()).await?;
+async fn show_metrics(State(handle): State<Handle>) -> Result<impl IntoResponse, ApiError> {
+    let status = run_in_loop(&handle, |balancer| balancer.status()).await?;
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics::encode(&status)))
 }

@@ -1,4 +1,5 @@
-//! What a balancer does with its data path: the kernel's program, or in tests something that remembers what it was told.
+//! The interface to the data path: the kernel's program, or in tests an object that records its
+//! calls.
 
 use nw_kernel::KernelError;
 use nw_kernel::balancer::{
@@ -7,11 +8,15 @@ use nw_kernel::balancer::{
 use nw_slot_table::Rules;
 use std::net::SocketAddr;
 
-/// See [`Balancer`], whose methods these are.
+/// The methods of [`Balancer`] that the event loop uses.
 #[allow(missing_docs, clippy::missing_errors_doc)]
 pub trait DataPath: Send {
     fn adopted(&self) -> bool;
-    fn attach(&mut self, interface: &str, wanted: Option<AttachMode>) -> Result<AttachMode, KernelError>;
+    fn attach(
+        &mut self,
+        interface: &str,
+        wanted: Option<AttachMode>,
+    ) -> Result<AttachMode, KernelError>;
     fn detach(&mut self, interface: &str) -> Result<(), KernelError>;
     fn attached(&self) -> Vec<(u32, AttachMode)>;
     fn remove(self: Box<Self>) -> Result<(), KernelError>;
@@ -24,7 +29,7 @@ pub trait DataPath: Send {
     fn set_one_port_peers(&mut self, peers: &[SocketAddr]) -> Result<(), KernelError>;
     fn set_links(&mut self, links: &[Link]) -> Result<(), KernelError>;
     fn counters(&self) -> Result<BalancerCounters, KernelError>;
-    /// `None` where there are no frames.
+    /// Returns the buffer for out-of-order fragments. `None` if the data path has no frames.
     fn held_fragments(&mut self) -> Result<Option<HeldFragments>, KernelError>;
 }
 
@@ -33,7 +38,11 @@ impl DataPath for Balancer {
         Balancer::adopted(self)
     }
 
-    fn attach(&mut self, interface: &str, wanted: Option<AttachMode>) -> Result<AttachMode, KernelError> {
+    fn attach(
+        &mut self,
+        interface: &str,
+        wanted: Option<AttachMode>,
+    ) -> Result<AttachMode, KernelError> {
         Balancer::attach(self, interface, wanted)
     }
 
@@ -90,10 +99,10 @@ impl DataPath for Balancer {
     }
 }
 
-/// Loads the kernel's program.
+/// Loads the kernel's program, or takes over the one an earlier process left.
 ///
 /// # Errors
-/// What the machine lacks.
+/// The kernel or the process lacks something.
 pub fn load(options: &BalancerOptions) -> Result<Box<dyn DataPath>, KernelError> {
     Ok(Box::new(Balancer::load(options)?))
 }

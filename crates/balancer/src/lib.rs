@@ -1,29 +1,31 @@
-//! A cluster of routers behind a kernel balancer: members and their states, health, routes, weights, elasticity.
+//! Runs a cluster of routers behind a kernel balancer: members and their states, health checks,
+//! route replication, weights, autoscaling.
 //!
-//! Layer 6 (users): tells the kernel's program where names go, and members' routers which routes there are; refuses to know how either does it.
+//! Layer 6 (users): configures the kernel's program and the members' routers. Does not depend on
+//! how packets are balanced or how routers forward.
 
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
 
 pub mod agent;
+pub mod autoscaler;
+mod calibrate;
 pub mod config;
 pub mod control;
 mod datapath;
-pub mod elastic;
-pub mod engine;
 pub mod health;
-mod kept;
 mod key;
-mod measure;
+pub mod launcher;
 pub mod members;
 pub mod metrics;
+mod neighbours;
 pub mod probe;
 mod run;
 pub mod slots;
-mod system;
+mod state_file;
+mod sysctl;
 pub mod vrrp;
-mod ways;
 
 pub use config::Config;
 pub use key::{KeyError, key};
-pub use run::{Balancer, CommandError, Ending, Handle, RunError};
+pub use run::{Balancer, CommandError, Handle, RunError, Shutdown};

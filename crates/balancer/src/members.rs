@@ -1,141 +1,143 @@
-//! Members and their states: a pure machine. Time, health, routes, measurements and traffic are told; what follows is read off.
+//! The state machine of the members. Pure: time, health, routes, measurements and traffic are
+//! inputs (`on_…`), and [`Members::tick`] returns the state changes.
 //!
 //! ```text
 //!            healthy, has all routes, weight known            drain, remove
-//!   joining ──────────────────────────────────────▶ active ─────────────────▶ draining ──▶ drained (stays, without names)
+//! joining ──────────────────────────────────────▶ active ─────────────────▶ draining ──▶ drained
+//! (stays, without names)
 //!      ▲                                             │                            └──────▶ gone
 //!      └────────────── healthy again ──── failed ◀───┘ probes are lost
 //! ```
 //!
-//! Only active members take names. When none is active, those that failed take them: it may be the probes that fail, and there is nothing to lose.
+//! Invariant: only active members take names. If none is active, the failed ones take them: the
+//! probes themselves may be at fault, and nothing would be gained by dropping all packets.
 
-mod leave;
+mod drain;
 #[cfg(test)]
 mod tests;
 
 use crate::config::{MEMBERS_MAX, MemberItem, WEIGHT_MAX, Weight};
 use core::time::Duration;
-use leave::Leave;
-pub use leave::Pending;
+use drain::DrainProgress;
+pub use drain::Pending;
 use nw_api::balancer::MemberState;
-use nw_element_api::Instant;
+use nw_element_api::Timestamp;
 
-/// How patient the machine is.
+/// The time limits and the inputs that the state machine uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// Members are probed; else all are taken for healthy.
-    pub probes: bool,
-    /// Routes are given to members; else all are taken to have them.
-    pub routes: bool,
-    /// A draining member is gone after this, whatever is pending.
+pub struct Timeouts {
+    /// Members are probed; otherwise all count as healthy.
+    pub has_probes: bool,
+    /// Routes are replicated to members; otherwise all count as having them.
+    pub has_replication: bool,
+    /// A draining member is gone after this time in any case.
     pub drain_limit: Duration,
-    /// A control member that is not there at the start is waited for so long.
-    pub control: Duration,
-    /// Where nobody says what is pending: after so long without a packet.
-    pub quiet: Duration,
+    /// How long a control member that does not appear after the start is waited for.
+    pub failover: Duration,
+    /// A draining member without an agent is gone after this time without a packet.
+    pub idle: Duration,
 }
 
-/// What its owner wants of a member.
+/// The state that commands and configuration want a member to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// To take names.
+pub enum DesiredState {
+    /// Takes names.
     Serving,
-    /// To stay, without names.
-    Resting,
-    /// To go.
+    /// Stays in the cluster without names.
+    Drained,
+    /// Leaves the cluster.
     Gone,
 }
 
 /// A router of the cluster.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// In the kernel's tables, from 1.
+    /// Its number in the kernel's tables, from 1.
     pub number: u8,
-    /// As configured or added.
+    /// Its configuration.
     pub item: MemberItem,
-    /// Added while the balancer ran: by a command or by load.
+    /// True if it was added while the balancer ran, by a command or by the autoscaler.
     pub added: bool,
-    /// Started by the engine, which ends it when it is gone.
-    pub by_engine: bool,
-    /// What it is doing.
+    /// Its state.
     pub state: MemberState,
-    /// Since when.
-    pub since: Instant,
-    /// Its owner's will.
-    pub wanted: Wanted,
-    /// What the probes say; nothing before the first verdict.
+    /// When it entered that state.
+    pub since: Timestamp,
+    /// The state it should have.
+    pub desired: DesiredState,
+    /// Whether its probes are answered. `None` before the first verdict.
     pub healthy: Option<bool>,
-    /// It has every route of the control member.
+    /// Whether it has every route of the control member.
     pub has_routes: bool,
-    /// What it was measured to carry, Interests a second.
+    /// The measured rate, Interests per second.
     pub measured_per_s: Option<u32>,
-    /// Its router went away since the last turn.
-    lost: bool,
-    /// It took names before.
+    /// Its router closed the connection since the last tick.
+    is_lost: bool,
+    /// It has been active before.
     was_active: bool,
-    leave: Leave,
+    drain: DrainProgress,
 }
 
-/// Why a member can't be added or found.
+/// A member can't be added, found or removed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemberError {
     /// All numbers are in use.
     #[error("there are {MEMBERS_MAX} members already: remove one first")]
     Full,
-    /// Nobody is called so.
-    #[error("no member is called {name:?}: there are {there}")]
+    /// No member has this name.
+    #[error("no member is called {name:?}; the members are: {there}")]
     Unknown {
-        /// What was asked for.
+        /// The name.
         name: String,
-        /// Names there are.
+        /// The names of all members.
         there: String,
     },
-    /// It may not go.
+    /// The member is being removed already.
     #[error("{0} is leaving already")]
     Leaving(String),
-    /// The control member.
+    /// The configured control member can't be removed.
     #[error(
         "{0} is the control member of the configuration: name another one there first, or use `nw balancer drain`"
     )]
     Control(String),
 }
 
-/// Something that happened to a member.
+/// A state change of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Which.
+    /// The member's name.
     pub name: String,
-    /// Its number.
+    /// The member's number.
     pub number: u8,
-    /// From which state.
+    /// The state before.
     pub from: MemberState,
-    /// To which.
+    /// The state after.
     pub to: MemberState,
-    /// Why, for people.
-    pub why: &'static str,
+    /// The reason, for the log.
+    pub reason: &'static str,
 }
 
-/// All members.
+/// All members, by number.
 #[derive(Clone, Debug)]
 pub struct Members {
     list: Vec<Member>,
-    patience: Patience,
+    timeouts: Timeouts,
     control: Option<String>,
 }
 
-/// A weight nobody has measured yet counts as this in the mean time.
-const WEIGHT_USUAL: u32 = 100;
-/// Measured Interests a second for each unit of weight.
-const PER_WEIGHT: u32 = 100;
+/// The weight of a member that is not measured yet.
+const WEIGHT_DEFAULT: u32 = 100;
+/// Measured Interests per second for each unit of weight.
+const RATE_PER_WEIGHT: u32 = 100;
 
 impl Member {
-    /// The rate that its weight follows, Interests per second; `None` where its weight is fixed or not measured yet.
+    /// Returns the rate that the weight is computed from, Interests per second. `None` if the
+    /// weight is fixed or not measured yet.
     fn measured_rate_per_s(&self) -> Option<u32> {
         self.measured_per_s.filter(|_| self.item.weight == Weight::Measured)
     }
 
-    /// It waits for its weight to be measured.
-    pub fn wants_measuring(&self) -> bool {
+    /// Returns whether it waits for its weight to be measured.
+    pub fn needs_measurement(&self) -> bool {
         self.state == MemberState::Joining
             && self.item.weight == Weight::Measured
             && self.measured_per_s.is_none()
@@ -143,30 +145,32 @@ impl Member {
 }
 
 fn mean(values: impl Iterator<Item = u32>) -> Option<u32> {
-    let (sum, count) = values.fold((0u64, 0u64), |(sum, count), value| (sum + u64::from(value), count + 1));
+    let (sum, count) =
+        values.fold((0u64, 0u64), |(sum, count), value| (sum + u64::from(value), count + 1));
     sum.checked_div(count).map(|mean| mean as u32)
 }
 
 impl Members {
-    /// None yet. `control` is the configured control member.
-    pub const fn new(patience: Patience, control: Option<String>) -> Self {
-        Members { list: Vec::new(), patience, control }
+    /// Creates an empty list. `control` is the name of the configured control member.
+    pub const fn new(timeouts: Timeouts, control: Option<String>) -> Self {
+        Members { list: Vec::new(), timeouts, control }
     }
 
-    /// Returns a member's weight as the table takes it.
+    /// Returns a member's weight in the slot table.
     ///
-    /// Measured weights have a unit of their own. Beside fixed ones they are scaled, so that a measured member weighs on average as much
-    /// as one with a fixed weight; among themselves measured members keep their ratio.
+    /// Measured weights are scaled if there are fixed ones, so that a measured member weighs on
+    /// average as much as one with a fixed weight; measured members keep their ratio to each other.
     pub fn weight(&self, member: &Member) -> u32 {
         let rate_per_s = match (member.item.weight, member.measured_rate_per_s()) {
             (Weight::Fixed(weight), _) => return weight,
-            (Weight::Measured, None) => return self.fixed_mean().unwrap_or(WEIGHT_USUAL),
+            (Weight::Measured, None) => return self.fixed_mean().unwrap_or(WEIGHT_DEFAULT),
             (Weight::Measured, Some(rate_per_s)) => rate_per_s,
         };
         let weight = match self.fixed_mean() {
-            None => rate_per_s / PER_WEIGHT,
+            None => rate_per_s / RATE_PER_WEIGHT,
             Some(fixed) => {
-                let mean = mean(self.list.iter().filter_map(Member::measured_rate_per_s)).unwrap_or(1);
+                let mean =
+                    mean(self.list.iter().filter_map(Member::measured_rate_per_s)).unwrap_or(1);
                 let scaled = u64::from(fixed) * u64::from(rate_per_s) / u64::from(mean.max(1));
                 scaled.min(u64::from(WEIGHT_MAX)) as u32
             }
@@ -181,25 +185,25 @@ impl Members {
         }))
     }
 
-    /// By number.
+    /// Returns all members, by number.
     pub fn iter(&self) -> impl Iterator<Item = &Member> {
         self.list.iter()
     }
 
-    /// How many.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// True when there is none.
+    /// Returns whether there are no members.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// The one of a name.
+    /// Returns the member of this name.
     ///
     /// # Errors
-    /// When nobody is called so.
+    /// [`MemberError::Unknown`].
     pub fn named(&self, name: &str) -> Result<&Member, MemberError> {
         self.list.iter().find(|member| member.item.name == name).ok_or_else(|| self.unknown(name))
     }
@@ -217,103 +221,111 @@ impl Members {
         }
     }
 
-    /// Takes one in, with the lowest free number, or the one it had. The caller has looked whether it fits the others. `state` is
-    /// [`MemberState::Joining`]; or what it was before a restart that packets did not notice.
+    /// Adds a member with its previous number, or else the lowest free one. The caller has checked
+    /// that it does not conflict with others. `state` is [`MemberState::Joining`], or the state
+    /// before a restart during which the data path went on.
     ///
     /// # Errors
     /// [`MemberError::Full`].
     pub fn add(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         item: MemberItem,
         state: MemberState,
-        had: Option<u8>,
+        previous_number: Option<u8>,
     ) -> Result<&mut Member, MemberError> {
         let free = |number: &u8| !self.list.iter().any(|member| member.number == *number);
-        let numbers = had.into_iter().chain(1..).take_while(|number| usize::from(*number) <= MEMBERS_MAX);
+        let numbers = previous_number
+            .into_iter()
+            .chain(1..)
+            .take_while(|number| usize::from(*number) <= MEMBERS_MAX);
         let number = numbers.filter(|number| *number > 0).find(free).ok_or(MemberError::Full)?;
-        let wanted = if state == MemberState::Drained { Wanted::Resting } else { Wanted::Serving };
+        let wanted = if state == MemberState::Drained {
+            DesiredState::Drained
+        } else {
+            DesiredState::Serving
+        };
         let member = Member {
             number,
             item,
             added: false,
-            by_engine: false,
             state,
             since: now,
-            wanted,
+            desired: wanted,
             healthy: None,
             has_routes: false,
             measured_per_s: None,
-            lost: false,
+            is_lost: false,
             was_active: matches!(state, MemberState::Active | MemberState::Failed),
-            leave: Leave::default(),
+            drain: DrainProgress::default(),
         };
-        let at = self.list.partition_point(|other| other.number < number);
+        let at = self.list.partition_point(|known| known.number < number);
         self.list.insert(at, member);
         Ok(&mut self.list[at])
     }
 
-    /// It shall go: no new names, and gone when nothing is pending.
+    /// Starts the removal of a member: no new names, and gone when no Interest is pending.
     ///
     /// # Errors
-    /// When there is none, or it is the configured control member.
+    /// There is no such member, it is leaving already, or it is the configured control member.
     pub fn remove(&mut self, name: &str) -> Result<(), MemberError> {
         let is_control = self.control.as_deref() == Some(name);
         let member = self.find(name)?;
         if is_control {
             return Err(MemberError::Control(name.to_owned()));
         }
-        if member.wanted == Wanted::Gone {
+        if member.desired == DesiredState::Gone {
             return Err(MemberError::Leaving(name.to_owned()));
         }
-        member.wanted = Wanted::Gone;
+        member.desired = DesiredState::Gone;
         Ok(())
     }
 
-    /// Makes a member leave that will join again with other settings; the control member too, as another one stands in meanwhile.
+    /// Starts the removal of a member that will join again with other settings. The control member
+    /// is allowed, as another one takes its place meanwhile.
     ///
     /// # Errors
-    /// When there is none.
+    /// [`MemberError::Unknown`].
     pub fn remove_to_rejoin(&mut self, name: &str) -> Result<(), MemberError> {
-        self.find(name)?.wanted = Wanted::Gone;
+        self.find(name)?.desired = DesiredState::Gone;
         Ok(())
     }
 
-    /// Replaces what the configuration says about all members: how patient the machine is, and the control member.
-    pub fn reconfigure(&mut self, patience: Patience, control: Option<String>) {
-        self.patience = patience;
+    /// Replaces the settings for all members.
+    pub fn reconfigure(&mut self, timeouts: Timeouts, control: Option<String>) {
+        self.timeouts = timeouts;
         self.control = control;
     }
 
-    /// Marks a member as configured in the file (`added` is false) or added by a command.
+    /// Sets whether a member was added by a command (or is configured in the file).
     ///
     /// # Errors
-    /// When there is none.
+    /// [`MemberError::Unknown`].
     pub fn set_added(&mut self, name: &str, added: bool) -> Result<(), MemberError> {
         self.find(name)?.added = added;
         Ok(())
     }
 
-    /// It shall stay without names; or take names again.
+    /// Drains a member, which stays without names; or makes a drained member take names again.
     ///
     /// # Errors
-    /// When there is none, or it is going.
-    pub fn rest(&mut self, name: &str, rest: bool) -> Result<(), MemberError> {
+    /// There is no such member, or it is leaving.
+    pub fn set_drained(&mut self, name: &str, drained: bool) -> Result<(), MemberError> {
         let member = self.find(name)?;
-        if member.wanted == Wanted::Gone {
+        if member.desired == DesiredState::Gone {
             return Err(MemberError::Leaving(name.to_owned()));
         }
-        member.wanted = if rest { Wanted::Resting } else { Wanted::Serving };
+        member.desired = if drained { DesiredState::Drained } else { DesiredState::Serving };
         Ok(())
     }
 
-    /// It has another weight from now on. To be measured, it joins anew.
+    /// Sets a member's weight. To be measured, an active member joins again.
     ///
     /// # Errors
-    /// When there is none.
+    /// [`MemberError::Unknown`].
     pub fn set_weight(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         name: &str,
         weight: Weight,
     ) -> Result<Option<Change>, MemberError> {
@@ -323,139 +335,161 @@ impl Members {
             return Ok(None);
         }
         member.measured_per_s = None;
-        let joins = member.state == MemberState::Active;
-        Ok(joins.then(|| member.become_of(now, MemberState::Joining, "its weight is to be measured")))
+        let rejoins = member.state == MemberState::Active;
+        Ok(rejoins
+            .then(|| member.transition(now, MemberState::Joining, "its weight is to be measured")))
     }
 
-    /// Probes came back, or were lost.
+    /// Processes a health verdict.
     pub fn on_health(&mut self, name: &str, healthy: bool) {
         if let Ok(member) = self.find(name) {
             member.healthy = Some(healthy);
         }
     }
 
-    /// Its router went away: it has failed, whatever the probes said before.
+    /// Processes a lost connection to the member's router: it has failed, independent of its
+    /// probes.
     pub fn on_lost(&mut self, name: &str) {
         if let Ok(member) = self.find(name) {
             member.has_routes = false;
             member.healthy = member.healthy.map(|_| false);
-            member.lost = member.state == MemberState::Active;
+            member.is_lost = member.state == MemberState::Active;
         }
     }
 
-    /// All routes are there; or the agent has lost its router.
+    /// Processes an agent's report on whether the router has all routes.
     pub fn on_routes(&mut self, name: &str, complete: bool) {
         if let Ok(member) = self.find(name) {
             member.has_routes = complete;
         }
     }
 
-    /// What it was measured to carry, Interests a second.
+    /// Processes a measured rate, Interests per second.
     pub fn on_measured(&mut self, name: &str, per_s: u32) {
         if let Ok(member) = self.find(name) {
             member.measured_per_s = Some(per_s.max(1));
         }
     }
 
-    /// What its router says is pending.
-    pub fn on_pending(&mut self, now: Instant, name: &str, pending: Pending) {
+    /// Processes a report of the router's pending Interests.
+    pub fn on_pending(&mut self, now: Timestamp, name: &str, pending: Pending) {
         if let Ok(member) = self.find(name) {
-            member.leave.on_pending(now, pending);
+            member.drain.on_pending(now, pending);
         }
     }
 
-    /// Packets that passed a member in either direction since the start.
-    pub fn on_traffic(&mut self, now: Instant, number: u8, packets: u64) {
+    /// Processes the packet counter of a member, both directions.
+    pub fn on_traffic(&mut self, now: Timestamp, number: u8, packets: u64) {
         if let Some(member) = self.list.iter_mut().find(|member| member.number == number) {
-            member.leave.on_traffic(now, packets);
+            member.drain.on_traffic(now, packets);
         }
     }
 
-    /// What follows from all that was told. Members that are gone are in the list no more.
-    pub fn turn(&mut self, now: Instant) -> Vec<Change> {
-        let patience = self.patience;
+    /// Returns the state changes that follow from all inputs so far. Members that are gone are
+    /// removed.
+    pub fn tick(&mut self, now: Timestamp) -> Vec<Change> {
+        let timeouts = self.timeouts;
         let mut changes = Vec::new();
         for member in &mut self.list {
-            while let Some((to, why)) = member.next(now, &patience) {
-                changes.push(member.become_of(now, to, why));
+            while let Some((to, reason)) = member.next_state(now, &timeouts) {
+                changes.push(member.transition(now, to, reason));
             }
         }
         self.list.retain(|member| member.state != MemberState::Gone);
         changes
     }
 
-    /// Numbers of those that names go to.
+    /// Returns the numbers of the members that take names.
     pub fn serving(&self) -> Vec<u8> {
-        let those = |state| -> Vec<u8> {
-            let wanted = |member: &&Member| member.state == state && member.wanted == Wanted::Serving;
+        let in_state = |state| -> Vec<u8> {
+            let wanted =
+                |member: &&Member| member.state == state && member.desired == DesiredState::Serving;
             self.list.iter().filter(wanted).map(|member| member.number).collect()
         };
-        let active = those(MemberState::Active);
-        if active.is_empty() { those(MemberState::Failed) } else { active }
+        let active = in_state(MemberState::Active);
+        if active.is_empty() { in_state(MemberState::Failed) } else { active }
     }
 
-    /// Who has the control names, and the routes that the others get. The configured member while it is active. One that was active and is so no more
-    /// may have forgotten its routes: the first active member with a socket stands in, until the configured one has them back. One that never was
-    /// active here has routes of its own that nobody else has yet: it is waited for, and taken as soon as it is healthy.
-    pub fn control(&self, now: Instant) -> Option<&Member> {
-        let configured = self.list.iter().find(|member| Some(&member.item.name) == self.control.as_ref())?;
+    /// Returns the member that receives commands and whose routes are replicated.
+    ///
+    /// * The configured control member while it is active.
+    /// * If it was active before, it may have lost its routes: the first active member with a
+    ///   socket
+    ///   replaces it until it has them back.
+    /// * If it was never active here, only it knows its routes: it is waited for until the failover
+    ///   timeout, and taken as soon as it is healthy.
+    pub fn control_member(&self, now: Timestamp) -> Option<&Member> {
+        let configured =
+            self.list.iter().find(|member| Some(&member.item.name) == self.control.as_ref())?;
         let with_socket = |member: &&Member| member.item.control.is_some();
-        let stands_in = self.list.iter().filter(with_socket).find(|it| it.state == MemberState::Active);
+        let substitute =
+            self.list.iter().filter(with_socket).find(|it| it.state == MemberState::Active);
         if configured.state == MemberState::Active {
             return Some(configured);
         }
         if configured.was_active {
-            return Some(stands_in.unwrap_or(configured));
+            return Some(substitute.unwrap_or(configured));
         }
-        let healthy = |member: &Member| member.healthy == Some(true) || !self.patience.probes;
-        if healthy(configured) || now.since(configured.since) < self.patience.control {
+        let is_healthy =
+            |member: &Member| member.healthy == Some(true) || !self.timeouts.has_probes;
+        if is_healthy(configured) || now.since(configured.since) < self.timeouts.failover {
             return Some(configured);
         }
-        // Nobody gets active without routes, so one that could is enough.
-        let could = self.list.iter().filter(with_socket);
-        let could = could.filter(|it| it.state == MemberState::Joining).find(|it| healthy(it));
-        Some(stands_in.or(could).unwrap_or(configured))
+        // Without routes to replicate no member becomes active, so a healthy joining one is enough.
+        let joining =
+            self.list.iter().filter(with_socket).filter(|it| it.state == MemberState::Joining);
+        Some(substitute.or(joining.into_iter().find(|it| is_healthy(it))).unwrap_or(configured))
     }
 }
 
 impl Member {
-    fn become_of(&mut self, now: Instant, to: MemberState, why: &'static str) -> Change {
+    fn transition(&mut self, now: Timestamp, to: MemberState, reason: &'static str) -> Change {
         let from = core::mem::replace(&mut self.state, to);
-        (self.since, self.lost) = (now, false);
+        (self.since, self.is_lost) = (now, false);
         match to {
-            MemberState::Draining => self.leave.begin(now),
+            MemberState::Draining => self.drain.start(now),
             MemberState::Active => self.was_active = true,
-            // Its router may have started anew.
+            // Its router may have been restarted.
             MemberState::Failed => (self.has_routes, self.healthy) = (false, Some(false)),
             _ => {}
         }
-        Change { name: self.item.name.clone(), number: self.number, from, to, why }
+        Change { name: self.item.name.clone(), number: self.number, from, to, reason }
     }
 
-    fn next(&self, now: Instant, patience: &Patience) -> Option<(MemberState, &'static str)> {
+    fn next_state(
+        &self,
+        now: Timestamp,
+        timeouts: &Timeouts,
+    ) -> Option<(MemberState, &'static str)> {
         use MemberState::{Active, Drained, Draining, Failed, Gone, Joining};
-        let healthy = if patience.probes { self.healthy } else { Some(true) };
-        let leaves = self.wanted != Wanted::Serving;
+        let healthy = if timeouts.has_probes { self.healthy } else { Some(true) };
+        let is_leaving = self.desired != DesiredState::Serving;
         Some(match self.state {
-            // It had no names, so nothing of it is pending.
-            Joining | Drained if self.wanted == Wanted::Gone => (Gone, "removed"),
-            Joining if leaves => (Drained, "it takes no names"),
+            // It never had names, so nothing is pending.
+            Joining | Drained if self.desired == DesiredState::Gone => (Gone, "removed"),
+            Joining if is_leaving => (Drained, "it takes no names"),
             Joining => {
-                let weighed = self.item.weight != Weight::Measured || self.measured_per_s.is_some();
-                let has_routes = self.has_routes || self.item.own_routes || !patience.routes;
-                let ready = has_routes && weighed && healthy == Some(true);
+                let has_weight =
+                    self.item.weight != Weight::Measured || self.measured_per_s.is_some();
+                let has_routes =
+                    self.has_routes || self.item.external_routes || !timeouts.has_replication;
+                let ready = has_routes && has_weight && healthy == Some(true);
                 return ready.then_some((Active, "it is healthy and has all routes"));
             }
-            Active | Failed if leaves => (Draining, "it takes no new names"),
-            Active if self.lost => (Failed, "its router went away"),
-            Active if healthy == Some(false) => (Failed, "its probes don't come back"),
-            Failed if healthy == Some(true) => (Joining, "its probes come back"),
-            Draining if self.wanted == Wanted::Serving => (Joining, "it is to take names again"),
-            Draining => {
-                let why = self.leave.is_over(now, patience)?;
-                (if self.wanted == Wanted::Gone { Gone } else { Drained }, why)
+            Active | Failed if is_leaving => (Draining, "it takes no new names"),
+            Active if self.is_lost => (Failed, "its router closed the connection"),
+            Active if healthy == Some(false) => (Failed, "its probes are not answered"),
+            Failed if healthy == Some(true) => (Joining, "its probes are answered"),
+            Draining if self.desired == DesiredState::Serving => {
+                (Joining, "it is to take names again")
             }
-            Drained if self.wanted == Wanted::Serving => (Joining, "it is to take names again"),
+            Draining => {
+                let reason = self.drain.is_over(now, timeouts)?;
+                (if self.desired == DesiredState::Gone { Gone } else { Drained }, reason)
+            }
+            Drained if self.desired == DesiredState::Serving => {
+                (Joining, "it is to take names again")
+            }
             _ => return None,
         })
     }

@@ -1,7 +1,7 @@
-//! `/metrics`: Prometheus' text format, version 0.0.4.
+//! The `/metrics` page: Prometheus text format, version 0.0.4.
 
 use core::fmt::Write;
-use nw_api::balancer::{BalancerStatus, MemberState};
+use nw_api::balancer::{BalancerStatus, MemberCounters, MemberState};
 
 const STATES: [MemberState; 5] = [
     MemberState::Joining,
@@ -11,7 +11,7 @@ const STATES: [MemberState; 5] = [
     MemberState::Failed,
 ];
 
-/// Every metric of a balancer.
+/// Returns all metrics of a balancer.
 pub fn encode(status: &BalancerStatus) -> String {
     let mut out = String::new();
     let mut metric = |name: &str, kind: &str, help: &str, samples: Vec<(String, String)>| {
@@ -21,44 +21,16 @@ pub fn encode(status: &BalancerStatus) -> String {
         }
     };
     let verdicts = status.verdicts.iter();
-    let verdicts = verdicts.map(|(verdict, count)| (format!("{{verdict=\"{verdict}\"}}"), count.to_string()));
-    metric("nw_balancer_packets_total", "counter", "Packets by what became of them.", verdicts.collect());
-    let (mut packets, mut octets) = (Vec::new(), Vec::new());
-    let (mut shares, mut states, mut probes, mut weights) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let verdicts =
+        verdicts.map(|(verdict, count)| (format!("{{verdict=\"{verdict}\"}}"), count.to_string()));
+    metric("nw_balancer_packets_total", "counter", "Packets by verdict.", verdicts.collect());
+    let (mut packets, mut byte_counts) = (Vec::new(), Vec::new());
+    let (mut shares, mut states, mut probes, mut weights) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for member in &status.members {
-        // A name is letters, digits, - and _: it needs no quoting.
+        // A member's name has letters, digits, - and _ only: no quoting is needed.
         let (name, counted) = (&member.name, &member.counters);
-        let directions = [
-            (
-                "in",
-                [
-                    counted.in_interests,
-                    counted.in_data,
-                    counted.in_nacks,
-                    counted.in_fragments,
-                    counted.in_others,
-                ],
-                counted.in_bytes,
-            ),
-            (
-                "out",
-                [
-                    counted.out_interests,
-                    counted.out_data,
-                    counted.out_nacks,
-                    counted.out_fragments,
-                    counted.out_others,
-                ],
-                counted.out_bytes,
-            ),
-        ];
-        for (direction, counts, bytes) in directions {
-            for (kind, count) in ["interest", "data", "nack", "fragment", "other"].iter().zip(counts) {
-                let labels = format!("{{member=\"{name}\",direction=\"{direction}\",kind=\"{kind}\"}}");
-                packets.push((labels, count.to_string()));
-            }
-            octets.push((format!("{{member=\"{name}\",direction=\"{direction}\"}}"), bytes.to_string()));
-        }
+        add_traffic(name, counted, &mut packets, &mut byte_counts);
         shares.push((format!("{{member=\"{name}\"}}"), member.share.to_string()));
         weights.push((format!("{{member=\"{name}\"}}"), member.weight.to_string()));
         for state in STATES {
@@ -69,25 +41,66 @@ pub fn encode(status: &BalancerStatus) -> String {
         probes.extend(probe.map(|seconds| (format!("{{member=\"{name}\"}}"), seconds)));
     }
     metric("nw_balancer_member_packets_total", "counter", "Packets to and from a member.", packets);
-    metric("nw_balancer_member_bytes_total", "counter", "Octets to and from a member.", octets);
+    metric("nw_balancer_member_bytes_total", "counter", "Bytes to and from a member.", byte_counts);
     metric("nw_balancer_member_share", "gauge", "A member's share of all names, 0 to 1.", shares);
-    metric("nw_balancer_member_weight", "gauge", "What a member weighs against the others.", weights);
-    metric("nw_balancer_member_state", "gauge", "1 for the state that a member is in.", states);
-    metric("nw_balancer_member_probe_seconds", "gauge", "How long a member's last probe took.", probes);
+    metric("nw_balancer_member_weight", "gauge", "A member's weight.", weights);
+    metric("nw_balancer_member_state", "gauge", "1 for the current state of a member.", states);
+    metric(
+        "nw_balancer_member_probe_seconds",
+        "gauge",
+        "Duration of a member's last probe.",
+        probes,
+    );
     let single = |value: String| vec![(String::new(), value)];
     let routes = &status.routes;
-    metric(
-        "nw_balancer_routes",
-        "gauge",
-        "Routes that members are given.",
-        single(routes.routes.to_string()),
-    );
-    let help = "Routes of the control member that can't be given to others.";
+    metric("nw_balancer_routes", "gauge", "Replicated routes.", single(routes.routes.to_string()));
+    let help = "Routes of the control member that can't be replicated.";
     metric("nw_balancer_routes_skipped", "gauge", help, single(routes.skipped.to_string()));
     let version = vec![(format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION")), "1".to_owned())];
     metric("nw_balancer_build_info", "gauge", "1, with the version of the program.", version);
-    let help = "Things that are wrong and need a person.";
+    let help = "Diagnostics that need an operator.";
     metric("nw_balancer_warnings", "gauge", help, single(status.warnings.len().to_string()));
-    metric("nw_balancer_uptime_seconds", "gauge", "Since the start.", single(status.uptime_s.to_string()));
+    metric(
+        "nw_balancer_uptime_seconds",
+        "gauge",
+        "Time since the start.",
+        single(status.uptime_s.to_string()),
+    );
     out
+}
+
+/// A sample: labels and value.
+type Sample = (String, String);
+
+/// Adds the packet and byte counters of a member in both directions.
+fn add_traffic(
+    name: &str,
+    counted: &MemberCounters,
+    packets: &mut Vec<Sample>,
+    bytes: &mut Vec<Sample>,
+) {
+    const KINDS: [&str; 5] = ["interest", "data", "nack", "fragment", "other"];
+    let received = [
+        counted.in_interests,
+        counted.in_data,
+        counted.in_nacks,
+        counted.in_fragments,
+        counted.in_others,
+    ];
+    let sent = [
+        counted.out_interests,
+        counted.out_data,
+        counted.out_nacks,
+        counted.out_fragments,
+        counted.out_others,
+    ];
+    for (direction, counts, total) in
+        [("in", received, counted.in_bytes), ("out", sent, counted.out_bytes)]
+    {
+        for (kind, count) in KINDS.iter().zip(counts) {
+            let labels = format!("{{member=\"{name}\",direction=\"{direction}\",kind=\"{kind}\"}}");
+            packets.push((labels, count.to_string()));
+        }
+        bytes.push((format!("{{member=\"{name}\",direction=\"{direction}\"}}"), total.to_string()));
+    }
 }

@@ -1,5 +1,8 @@
-//! `nw balancer run`: one loop owns members, table and kernel; threads around it probe, look at routes, give them to members and serve HTTP, and tell
-//! the loop by messages.
+//! The event loop of `nw balancer run`. It owns the members, the slot table and the kernel's state.
+//!
+//! Other threads (health checks, route watcher, agents, HTTP) send [`Event`]s. After each batch of
+//! events, [`Balancer::tick`] derives all that follows: state changes, probe targets, agents, the
+//! kernel's tables. Invariant: only this thread writes to the kernel.
 
 mod agents;
 mod commands;
@@ -11,21 +14,22 @@ mod scaling;
 #[cfg(test)]
 mod tests;
 
-use crate::agent::{Board, Looked, Watcher};
+use crate::agent::{RouteWatcher, SharedSnapshot, WatchEvent};
 use crate::config::{Config, MemberItem};
 use crate::datapath::{self, DataPath};
-use crate::engine::{Engine, ProcessEngine};
 use crate::health::{Outcome, Probed, Prober, Target};
-use crate::kept::{self, Kept, KeptMember};
 use crate::key::{KeyError, key};
-use crate::members::{Change, Members, Patience};
-use crate::{slots, system};
+use crate::launcher::{MemberLauncher, ProcessLauncher};
+use crate::members::{Change, Members, Timeouts};
+use crate::neighbours::NextHopResolver;
+use crate::state_file::{self, PersistedMember, PersistedState};
+use crate::{slots, sysctl};
 use agents::Agents;
 pub use commands::CommandError;
 use core::time::Duration;
 use kernel::Written;
 use nw_api::balancer::{AgentReport, MemberState, ReplicaStatus, SystemSetting};
-use nw_element_api::Instant;
+use nw_element_api::Timestamp;
 use nw_kernel::KernelError;
 use nw_kernel::balancer::{AttachMode, BalancerOptions, EthernetOptions};
 use nw_name::HashKey;
@@ -39,312 +43,349 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time;
 
-/// Why a balancer can't run.
+/// A balancer can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The process may not.
+    /// The process lacks rights.
     #[error(
-        "a balancer works in the kernel, and this process may not: run it as root, or with `AmbientCapabilities=CAP_BPF CAP_NET_ADMIN CAP_NET_RAW` in its systemd unit"
+        "this process lacks the rights for a balancer: run it as root, or with \
+         `AmbientCapabilities=CAP_BPF CAP_NET_ADMIN CAP_NET_RAW` in its systemd unit"
     )]
     Rights,
-    /// The kernel is too old or lacks something.
-    #[error("this kernel can't do what a balancer needs")]
+    /// The kernel is too old or lacks a feature.
+    #[error("this kernel lacks what a balancer needs")]
     Kernel(#[source] KernelError),
-    /// An interface.
+    /// The program can't be attached to an interface.
     #[error("can't attach to {interface}")]
     Attach {
-        /// Which.
+        /// The interface's name.
         interface: String,
-        /// Why.
+        /// The kernel's error.
         #[source]
         error: KernelError,
     },
-    /// An interface for Ethernet faces.
-    #[error("there is no Ethernet interface {0}; `ip link` lists those there are")]
+    /// An interface for Ethernet faces does not exist or has no Ethernet address.
+    #[error("there is no Ethernet interface {0}; `ip link` lists all interfaces")]
     NoInterface(String),
-    /// The key.
+    /// The key can't be read or created.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// A rule.
+    /// A rule is invalid.
     #[error("{0}")]
     Rule(RuleError),
-    /// Sockets that tell about neighbours and routes.
-    #[error("the kernel does not tell neighbours and routes: {0}")]
-    Ways(#[from] nw_faces::FaceError),
-    /// A thread or a socket of one.
+    /// The rtnetlink sockets for routes, neighbours and interfaces can't be opened.
+    #[error("can't watch routes and neighbours: {0}")]
+    NextHopResolver(#[from] nw_faces::FaceError),
+    /// A thread or its socket can't be created.
     #[error("can't start a thread or its socket: {0}")]
     Thread(#[from] std::io::Error),
 }
 
-/// What is left behind at the end.
+/// What is left in the kernel when the balancer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// The program is taken off, settings are put back, routers that were started end.
-    Clean,
-    /// All goes on without this process; the next one takes it over.
-    Keep,
+pub enum Shutdown {
+    /// Nothing: the program is detached, settings are restored, started routers are stopped.
+    Detach,
+    /// The program stays attached and works without this process; the next balancer takes it over.
+    LeaveAttached,
 }
 
-/// What the loop is told.
+/// An event for the event loop.
 pub(crate) enum Event {
     Probed(Probed),
+    /// The report of a member's agent.
     Agent(String, AgentReport),
-    /// The router of a member went away.
+    /// The router of this member closed the connection.
     Lost(String),
-    Looked(Looked),
+    Routes(WatchEvent),
+    /// The result of measuring this member, Interests per second.
     Measured(String, Result<u32, String>),
-    Do(Box<dyn FnOnce(&mut Balancer) + Send>),
-    End(Option<Ending>),
+    /// A function to run in the event loop.
+    Call(Box<dyn FnOnce(&mut Balancer) + Send>),
+    /// The end; `None`: leave what was set at the start.
+    End(Option<Shutdown>),
 }
 
-/// Reaches a running balancer from other threads.
+/// Controls a running balancer from other threads.
 #[derive(Clone)]
 pub struct Handle {
     events: Sender<Event>,
 }
 
 impl Handle {
-    /// Ends it; `None`: as it was told at its start.
-    pub fn end(&self, ending: Option<Ending>) {
+    /// Ends the balancer. `None`: leave in the kernel what was set at the start.
+    pub fn end(&self, ending: Option<Shutdown>) {
         // It may have ended already.
         let _ = self.events.send(Event::End(ending));
     }
 
-    /// Applies a changed configuration: members, rules and drain limits. What needs a new start is logged.
+    /// Applies a changed configuration: members, rules and drain limits. Other changes are logged;
+    /// they need a restart.
     pub fn reload(&self, config: Config) {
         self.with(move |balancer| balancer.reload(config));
     }
 
-    /// Has something done in the loop; nothing happens when it has ended.
-    pub(crate) fn with(&self, what: impl FnOnce(&mut Balancer) + Send + 'static) {
-        let _ = self.events.send(Event::Do(Box::new(what)));
+    /// Runs a function in the event loop. Does nothing if the balancer has ended.
+    pub(crate) fn with(&self, function: impl FnOnce(&mut Balancer) + Send + 'static) {
+        let _ = self.events.send(Event::Call(Box::new(function)));
+    }
+
+    /// Returns a function that sends the events of the route watcher to the event loop.
+    fn route_events(&self) -> impl FnMut(WatchEvent) + Send + 'static {
+        let events = self.events.clone();
+        move |event| drop(events.send(Event::Routes(event)))
     }
 }
 
-/// A running balancer.
+/// A running balancer: the state of the event loop.
 pub struct Balancer {
     config: Config,
     key: HashKey,
     rules: Rules,
-    path: Option<Box<dyn DataPath>>,
-    ways: crate::ways::Ways,
+    data_path: Option<Box<dyn DataPath>>,
+    next_hops: NextHopResolver,
     members: Members,
     written: Written,
     agents: Agents,
-    board: Arc<Board>,
+    shared_snapshot: Arc<SharedSnapshot>,
     source: Arc<Mutex<Option<(String, PathBuf)>>>,
-    aim: Sender<Vec<Target>>,
+    probe_targets: Sender<Vec<Target>>,
     targets: Vec<Target>,
     threads: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
-    engine: Option<Box<dyn Engine>>,
-    /// Processes that the engine started, by member.
+    launcher: Option<Box<dyn MemberLauncher>>,
+    /// Process ids of the routers that the launcher started, by member.
     processes: BTreeMap<String, u32>,
     scaling: scaling::Scaling,
+    /// The member whose weight is being measured.
     measuring: Option<String>,
+    /// The last probe of each member.
     probes: BTreeMap<String, Probed>,
-    /// What is wrong with a member, by who says so.
-    troubles: BTreeMap<(String, &'static str), String>,
-    /// What is wrong otherwise, by what it is about.
+    /// Errors by member and source (`agent`, `routes`, `measure`).
+    member_errors: BTreeMap<(String, &'static str), String>,
+    /// Other errors, by subject.
     warnings: BTreeMap<&'static str, String>,
     replica: ReplicaStatus,
     peers: BTreeSet<SocketAddr>,
     interfaces: Vec<(String, AttachMode)>,
     adopted: bool,
     settings: Vec<SystemSetting>,
-    kept: Option<Kept>,
+    saved: Option<PersistedState>,
     events: Receiver<Event>,
     handle: Handle,
     started: time::Instant,
-    looked: Option<Instant>,
-    end: Option<Option<Ending>>,
-    /// Members of the file that join when their predecessors of the same name have left.
+    counters_read: Option<Timestamp>,
+    end: Option<Option<Shutdown>>,
+    /// Members of the file that join once their predecessors of the same name are gone.
     rejoining: Vec<MemberItem>,
 }
 
-/// The loop turns at least so often: neighbours change without a message of ours.
-const TURN: Duration = Duration::from_millis(50);
-/// Between two looks at counters.
-const LOOK: Duration = Duration::from_millis(250);
-/// Messages of one turn.
-const EVENTS_PER_TURN: usize = 4096;
+/// Maximum time between two ticks: neighbours change without an event.
+const TICK: Duration = Duration::from_millis(50);
+/// Time between two reads of the kernel's counters.
+const COUNTERS_INTERVAL: Duration = Duration::from_millis(250);
+/// Maximum number of events per tick.
+const EVENTS_PER_TICK: usize = 4096;
 
 impl Balancer {
-    /// Loads or takes over the kernel's program, attaches it, and begins to watch members.
+    /// Loads the kernel's program or takes over a running one, attaches it, and starts the threads.
     ///
     /// # Errors
-    /// What the machine lacks; then nothing is left behind that was not there before.
+    /// Returns an error if the machine lacks something. Nothing new is left behind then.
     pub fn start(config: Config) -> Result<Self, RunError> {
-        // Before anything is made: a folder that can't be written would be named in place of what is missing.
-        if !system::has_rights() {
+        // Checked first: otherwise a directory that can't be written would be reported instead.
+        if !sysctl::has_rights() {
             return Err(RunError::Rights);
         }
-        let ways = crate::ways::Ways::watch()?;
-        let (key, made) = key(&config.cluster)?;
-        if made {
-            tracing::info!("a key for the cluster was made; a second balancer needs the same file");
+        config.renamed.iter().for_each(|renamed| tracing::warn!("{renamed}"));
+        let next_hops = NextHopResolver::watch()?;
+        let (key, is_new) = key(&config.cluster)?;
+        if is_new {
+            tracing::info!(
+                "a key for the cluster was created; a second balancer needs the same file"
+            );
         }
-        let options = options(&config, &key, &ways)?;
-        let path = datapath::load(&options).map_err(|error| match error {
+        let options = options(&config, &key, &next_hops)?;
+        let data_path = datapath::load(&options).map_err(|error| match error {
             KernelError::Rights { .. } => RunError::Rights,
             error => RunError::Kernel(error),
         })?;
         let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("nw"));
-        let folder = config.cluster.folder.join(format!("{}.members", config.cluster.name));
-        let engine = ProcessEngine::new(config.elastic.clone(), program, folder);
-        let engine = config.elastic.enabled.then(|| Box::new(engine) as Box<dyn Engine>);
-        let mut balancer = Self::with(config, key, path, ways, engine)?;
+        let directory = config.cluster.state_dir.join(format!("{}.members", config.cluster.name));
+        let launcher = ProcessLauncher::new(config.elastic.clone(), program, directory);
+        let launcher =
+            config.elastic.enabled.then(|| Box::new(launcher) as Box<dyn MemberLauncher>);
+        let mut balancer = Self::from_parts(config, key, data_path, next_hops, launcher)?;
         if let Err(error) = balancer.attach() {
-            balancer.finish(Ending::Clean);
+            balancer.shut_down(Shutdown::Detach);
             return Err(error);
         }
         balancer.hold_fragments()?;
-        let (changed, failed) = match balancer.config.cluster.system_settings {
-            true => system::set(&balancer.config),
+        balancer.change_system_settings();
+        balancer.save_state();
+        Ok(balancer)
+    }
+
+    fn change_system_settings(&mut self) {
+        let (changed, failed) = match self.config.cluster.system_settings {
+            true => sysctl::set(&self.config),
             false => (Vec::new(), Vec::new()),
         };
         for setting in &changed {
-            tracing::info!("{} is {} from now on (it was {})", setting.name, setting.now, setting.before);
+            tracing::info!(
+                "{} is {} from now on (it was {})",
+                setting.name,
+                setting.now,
+                setting.before
+            );
         }
-        // Settings that an earlier balancer changed and did not put back are this one's to put back.
-        let earlier = balancer.kept.as_ref().map(|kept| kept.system_settings.clone()).unwrap_or_default();
-        balancer.settings = earlier;
+        // Settings that an earlier balancer changed and did not restore are restored by this one.
+        self.settings =
+            self.saved.as_ref().map(|saved| saved.system_settings.clone()).unwrap_or_default();
         for setting in changed {
-            if !balancer.settings.iter().any(|known| known.name == setting.name) {
-                balancer.settings.push(setting);
+            if !self.settings.iter().any(|known| known.name == setting.name) {
+                self.settings.push(setting);
             }
         }
         if !failed.is_empty() {
             failed.iter().for_each(|failed| tracing::warn!("{failed}"));
-            balancer.warnings.insert("system", failed.join("; "));
+            self.warnings.insert("system", failed.join("; "));
         }
-        balancer.keep();
-        Ok(balancer)
     }
 
-    /// With a data path and an engine of one's own.
-    fn with(
+    /// Creates a balancer with this data path and launcher, and runs the first tick.
+    fn from_parts(
         config: Config,
         key: HashKey,
-        path: Box<dyn DataPath>,
-        ways: crate::ways::Ways,
-        engine: Option<Box<dyn Engine>>,
+        data_path: Box<dyn DataPath>,
+        next_hops: NextHopResolver,
+        launcher: Option<Box<dyn MemberLauncher>>,
     ) -> Result<Self, RunError> {
         let rules = slots::rules(&config.rule).map_err(RunError::Rule)?;
         let (sender, events) = mpsc::channel();
         let handle = Handle { events: sender };
-        let (aim, targets) = mpsc::channel();
+        let (probe_targets, targets) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
-        let board = Arc::new(Board::default());
+        let shared_snapshot = Arc::new(SharedSnapshot::default());
         let source = Arc::new(Mutex::new(None));
         let mut threads = Vec::new();
         if config.health.enabled {
-            let tell = handle.clone();
-            let prober = Prober::new(&config.cluster.name, &config.health, move |probed| {
-                let _ = tell.events.send(Event::Probed(probed));
-            })?;
-            threads.push(spawn("health", move || prober.run(&targets))?);
+            threads.push(spawn_prober(&config, &handle, targets)?);
         }
         let cluster: Vec<IpAddr> = config.cluster.addresses.iter().map(|ip| ip.0).collect();
         if config.routes.replicate {
-            let tell = handle.clone();
-            let watcher = Watcher {
+            let watcher = RouteWatcher {
                 source: Arc::clone(&source),
-                board: Arc::clone(&board),
+                shared_snapshot: Arc::clone(&shared_snapshot),
                 routes: config.routes.clone(),
                 cluster: cluster.clone(),
                 stop: Arc::clone(&stop),
-                tell: move |looked| drop(tell.events.send(Event::Looked(looked))),
+                on_event: handle.route_events(),
             };
             threads.push(spawn("routes", move || watcher.run())?);
         }
-        let agents = Agents::new(config.cluster.name.clone(), cluster, Arc::clone(&board), handle.clone());
+        let agents = Agents::new(
+            config.cluster.name.clone(),
+            cluster,
+            Arc::clone(&shared_snapshot),
+            handle.clone(),
+        );
         let mut balancer = Balancer {
-            members: Members::new(patience(&config), config.cluster.control_member.clone()),
+            members: Members::new(timeouts(&config), config.cluster.control_member.clone()),
             scaling: scaling::Scaling::new(&config.elastic),
-            adopted: path.adopted(),
-            path: Some(path),
+            adopted: data_path.adopted(),
+            data_path: Some(data_path),
             key,
             rules,
-            ways,
+            next_hops,
             written: Written::default(),
             agents,
-            board,
+            shared_snapshot,
             source,
-            aim,
+            probe_targets,
             targets: Vec::new(),
             threads,
             stop,
-            engine,
+            launcher,
             processes: BTreeMap::new(),
             measuring: None,
             probes: BTreeMap::new(),
-            troubles: BTreeMap::new(),
+            member_errors: BTreeMap::new(),
             warnings: BTreeMap::new(),
             replica: ReplicaStatus::default(),
             peers: BTreeSet::new(),
             interfaces: Vec::new(),
             settings: Vec::new(),
-            kept: None,
+            saved: None,
             events,
             handle,
             started: time::Instant::now(),
-            looked: None,
+            counters_read: None,
             end: None,
             rejoining: Vec::new(),
             config,
         };
-        balancer.take_members();
-        balancer.tell_kernel_first();
-        balancer.turn();
+        balancer.load_members();
+        balancer.initialize_kernel();
+        balancer.tick();
         Ok(balancer)
     }
 
-    /// The configured members, and those of before.
-    fn take_members(&mut self) {
-        let now = self.now();
-        let path = self.kept_path();
-        self.kept = Kept::load(&path).unwrap_or_else(|why| {
-            tracing::warn!("{why}");
-            self.warnings.insert("kept", why);
+    /// Adds the configured members, and those of the state file that were added by commands.
+    fn load_members(&mut self) {
+        let path = self.state_path();
+        self.saved = PersistedState::load(&path).unwrap_or_else(|message| {
+            tracing::warn!("{message}");
+            self.warnings.insert("state", message);
             None
         });
-        let kept: Vec<KeptMember> = self.kept.as_ref().map(|kept| kept.members.clone()).unwrap_or_default();
-        // What worked on without a process is as it was; else all begin anew. That a member rests is its owner's will either way.
-        let state_of = |kept: Option<&KeptMember>| match kept.map(|kept| kept.state) {
+        let saved: Vec<PersistedMember> =
+            self.saved.as_ref().map(|saved| saved.members.clone()).unwrap_or_default();
+        let configured = self.config.member.clone();
+        let added = saved.iter().filter(|member| {
+            member.added
+                && !member.leaving
+                && configured.iter().all(|item| item.name != member.name)
+        });
+        let all = configured.iter().cloned().chain(added.map(PersistedMember::item));
+        for item in all.collect::<Vec<_>>() {
+            let known = saved.iter().find(|member| member.name == item.name);
+            self.load_member(item, known);
+        }
+    }
+
+    fn load_member(&mut self, item: MemberItem, known: Option<&PersistedMember>) {
+        let others: Vec<_> = self.members.iter().map(|member| member.item.clone()).collect();
+        let faults = crate::config::member_faults(&self.config.cluster, &item, &others);
+        if let Some(fault) = faults.first() {
+            tracing::warn!(
+                "{} was added earlier and conflicts with the configuration: {fault}",
+                item.name
+            );
+            return;
+        }
+        let name = item.name.clone();
+        let control = item.control.clone();
+        // If the data path went on, members keep their states; otherwise all join again. A drained
+        // member stays drained in either case.
+        let state = match known.map(|member| member.state) {
             Some(MemberState::Drained | MemberState::Draining) => MemberState::Drained,
             Some(state @ (MemberState::Active | MemberState::Failed)) if self.adopted => state,
             _ => MemberState::Joining,
         };
-        let configured = self.config.member.clone();
-        let added = kept.iter().filter(|kept| {
-            kept.added && !kept.leaving && configured.iter().all(|item| item.name != kept.name)
-        });
-        let all = configured.iter().cloned().chain(added.map(KeptMember::item));
-        for item in all.collect::<Vec<_>>() {
-            let known = kept.iter().find(|kept| kept.name == item.name);
-            let there: Vec<_> = self.members.iter().map(|member| member.item.clone()).collect();
-            let faults = crate::config::member_faults(&self.config.cluster, &item, &there);
-            if let Some(fault) = faults.first() {
-                tracing::warn!("{} was added earlier and does not fit the configuration: {fault}", item.name);
-                continue;
-            }
-            let name = item.name.clone();
-            let control = item.control.clone();
-            let added = self.members.add(now, item, state_of(known), known.map(|known| known.number));
-            let (Ok(member), Some(known)) = (added, known) else { continue };
-            member.added = known.added;
-            member.measured_per_s = known.measured_per_s;
-            let member = member.item.clone();
-            if let (Some(process), Some(engine)) = (known.process, &mut self.engine)
-                && control.is_some()
-            {
-                if engine.adopt(&member, process) {
-                    self.processes.insert(name, process);
-                } else {
-                    tracing::info!("{name} ended while no balancer ran");
-                    let _ = self.members.remove(&name);
-                }
+        let added = self.members.add(self.now(), item, state, known.map(|known| known.number));
+        let (Ok(member), Some(known)) = (added, known) else { return };
+        member.added = known.added;
+        member.measured_per_s = known.measured_per_s;
+        let member = member.item.clone();
+        if let (Some(process), Some(launcher)) = (known.process, &mut self.launcher)
+            && control.is_some()
+        {
+            if launcher.adopt(&member, process) {
+                self.processes.insert(name, process);
+            } else {
+                tracing::info!("the router of {name} exited while no balancer ran");
+                let _ = self.members.remove(&name);
             }
         }
     }
@@ -357,19 +398,22 @@ impl Balancer {
             Attach::Generic => Some(AttachMode::Generic),
             Attach::TrafficControl => Some(AttachMode::TrafficControl),
         };
-        let Some(path) = &mut self.path else { return Ok(()) };
+        let Some(path) = &mut self.data_path else { return Ok(()) };
         for interface in self.config.cluster.interfaces.clone() {
             let attached = path.attach(&interface, wanted);
-            let mode = attached.map_err(|error| RunError::Attach { interface: interface.clone(), error })?;
+            let mode = attached
+                .map_err(|error| RunError::Attach { interface: interface.clone(), error })?;
             tracing::info!(%interface, mode = mode.as_str(), "attached");
             self.interfaces.push((interface, mode));
         }
-        // One that the configuration named before has no more business with the program.
-        let named = |index: u32, ways: &crate::ways::Ways| {
-            let name = ways.name_of(index).map(str::to_owned);
+        // Detach from interfaces that only an earlier configuration had.
+        let removed = |index: u32, next_hops: &NextHopResolver| {
+            let name = next_hops.interface_name(index).map(str::to_owned);
             name.filter(|name| !self.config.cluster.interfaces.contains(name))
         };
-        for interface in path.attached().into_iter().filter_map(|(index, _)| named(index, &self.ways)) {
+        for interface in
+            path.attached().into_iter().filter_map(|(index, _)| removed(index, &self.next_hops))
+        {
             if let Err(error) = path.detach(&interface) {
                 tracing::warn!(%interface, "{error}");
             }
@@ -377,49 +421,50 @@ impl Balancer {
         Ok(())
     }
 
-    /// For other threads.
+    /// Returns a handle for other threads.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// The configuration it runs with.
+    /// Returns the configuration.
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    /// It took over what an earlier process left working.
+    /// Returns whether it took over a data path that an earlier process left.
     pub const fn adopted(&self) -> bool {
         self.adopted
     }
 
-    /// Runs until it is ended; `ending` is what is left behind when nobody says otherwise.
-    pub fn run(mut self, ending: Ending) -> Ending {
+    /// Runs until it is ended. `ending` applies unless the end event says otherwise; returns what
+    /// was applied.
+    pub fn run(mut self, ending: Shutdown) -> Shutdown {
         while self.end.is_none() {
-            match self.events.recv_timeout(TURN) {
-                Ok(event) => self.take(event),
+            match self.events.recv_timeout(TICK) {
+                Ok(event) => self.handle_event(event),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            for _ in 0..EVENTS_PER_TURN {
+            for _ in 0..EVENTS_PER_TICK {
                 let Ok(event) = self.events.try_recv() else { break };
-                self.take(event);
+                self.handle_event(event);
             }
-            self.turn();
+            self.tick();
         }
         let ending = self.end.flatten().unwrap_or(ending);
-        self.finish(ending);
+        self.shut_down(ending);
         ending
     }
 
-    fn now(&self) -> Instant {
-        Instant::START + self.started.elapsed()
+    fn now(&self) -> Timestamp {
+        Timestamp::START + self.started.elapsed()
     }
 
-    fn take(&mut self, event: Event) {
+    fn handle_event(&mut self, event: Event) {
         match event {
             Event::Probed(probed) => {
-                // A lost probe does not speak for a member, though the verdict on those before still may.
-                let is_back = matches!(probed.outcome, Outcome::Back(_));
+                // A lost probe must not confirm an earlier healthy verdict.
+                let is_back = matches!(probed.outcome, Outcome::Answered(_));
                 if let Some(healthy) = probed.verdict.filter(|healthy| is_back || !healthy) {
                     self.members.on_health(&probed.name, healthy);
                 }
@@ -427,171 +472,193 @@ impl Balancer {
             }
             Event::Agent(name, report) => drop(self.on_report(&name, &report)),
             Event::Lost(name) => self.members.on_lost(&name),
-            Event::Looked(Looked::Changed { status, one_port_peers }) => {
+            Event::Routes(WatchEvent::Changed { status, one_port_peers }) => {
                 self.replica = status;
                 self.peers = one_port_peers;
             }
-            Event::Looked(Looked::Lost(name)) => self.take(Event::Lost(name)),
-            Event::Looked(Looked::Well(name)) => drop(self.troubles.remove(&(name, "routes"))),
-            Event::Looked(Looked::Trouble(name, why)) => {
-                let why = format!("its routes can't be read: {why}");
-                self.troubles.insert((name, "routes"), why);
+            Event::Routes(WatchEvent::ConnectionLost(name)) => self.handle_event(Event::Lost(name)),
+            Event::Routes(WatchEvent::Recovered(name)) => {
+                self.member_errors.remove(&(name, "routes"));
+            }
+            Event::Routes(WatchEvent::Failed(name, error)) => {
+                let message = format!("its routes can't be read: {error}");
+                self.member_errors.insert((name, "routes"), message);
             }
             Event::Measured(name, result) => self.on_measured(&name, result),
-            Event::Do(what) => what(self),
+            Event::Call(function) => function(self),
             Event::End(ending) => self.end = Some(ending),
         }
     }
 
-    /// Everything that follows from what was told.
-    fn turn(&mut self) {
+    /// Applies everything that follows from the events so far.
+    fn tick(&mut self) {
         let now = self.now();
-        if self.looked.is_none_or(|at| now.since(at) >= LOOK) {
-            self.look(now);
-            self.looked = Some(now);
+        if self.counters_read.is_none_or(|at| now.since(at) >= COUNTERS_INTERVAL) {
+            self.read_counters(now);
+            self.counters_read = Some(now);
         }
-        let changes = self.members.turn(now);
-        self.changed(changes);
+        let changes = self.members.tick(now);
+        self.on_changes(changes);
         if !self.rejoining.is_empty() {
             self.rejoin();
         }
-        self.follow_members();
+        self.update_targets_and_agents();
         self.write_kernel();
         self.scale(now);
         self.measure_next();
     }
 
-    /// What becomes of a member is said, done and kept.
-    fn changed(&mut self, changes: Vec<Change>) {
+    /// Logs and saves state changes, and cleans up after members that are gone.
+    fn on_changes(&mut self, changes: Vec<Change>) {
         if changes.is_empty() {
             return;
         }
         for change in &changes {
             match change.to {
-                MemberState::Failed => tracing::warn!(member = change.name, "failed: {}", change.why),
-                to => tracing::info!(member = change.name, "{to}: {}", change.why),
+                MemberState::Failed => {
+                    tracing::warn!(member = change.name, "failed: {}", change.reason)
+                }
+                to => tracing::info!(member = change.name, "{to}: {}", change.reason),
             }
             if change.to == MemberState::Gone {
                 self.processes.remove(&change.name);
-                if let Some(engine) = &mut self.engine {
-                    engine.stop(&change.name);
+                if let Some(launcher) = &mut self.launcher {
+                    launcher.stop(&change.name);
                 }
                 self.probes.remove(&change.name);
-                self.troubles.retain(|(name, _), _| *name != change.name);
+                self.member_errors.retain(|(name, _), _| *name != change.name);
             }
         }
-        self.keep();
+        self.save_state();
     }
 
-    /// Probes, agents and the look at routes follow the list of members.
-    fn follow_members(&mut self) {
+    /// Adapts probe targets, agents and the route watcher to the list of members.
+    fn update_targets_and_agents(&mut self) {
         let mut targets = Vec::new();
-        let control = self.members.control(self.now()).map(|member| member.item.clone());
+        let control = self.members.control_member(self.now()).map(|member| member.item.clone());
         for member in self.members.iter() {
-            // What drains is let alone, so that nothing of ours is pending there.
+            // A draining member is not probed, so that no Interest of the balancer is pending
+            // there.
             if member.state == MemberState::Draining {
                 continue;
             }
             let address = SocketAddr::new(member.item.addresses[0].0, member.item.port as u16);
-            let has_agent = member.item.control.is_some() || self.agents.is_remote(&member.item.name);
+            let has_agent =
+                member.item.control.is_some() || self.agents.is_remote(&member.item.name);
             targets.push(Target { name: member.item.name.clone(), address, has_agent });
         }
         if targets != self.targets {
             self.targets.clone_from(&targets);
-            // Without health checks nobody listens.
-            let _ = self.aim.send(targets);
+            // Fails without health checks: then no thread receives it.
+            let _ = self.probe_targets.send(targets);
         }
         let source = control.and_then(|item| item.control.map(|path| (item.name, path)));
-        self.agents.follow(&self.members, source.as_ref().map(|(name, _)| name.as_str()));
-        let mut place = self.source.lock().unwrap_or_else(PoisonError::into_inner);
-        if *place != source {
-            *place = source;
+        self.agents.update(&self.members, source.as_ref().map(|(name, _)| name.as_str()));
+        let mut current = self.source.lock().unwrap_or_else(PoisonError::into_inner);
+        if *current != source {
+            *current = source;
         }
     }
 
-    fn kept_path(&self) -> PathBuf {
-        kept::path(&self.config.cluster.folder, &self.config.cluster.name)
+    fn state_path(&self) -> PathBuf {
+        state_file::path(&self.config.cluster.state_dir, &self.config.cluster.name)
     }
 
-    /// Writes what a restart must find. A disk that is full is said, and does not stop anything.
-    fn keep(&mut self) {
+    /// Saves the state for the next start. A failure is reported as a warning and stops nothing.
+    fn save_state(&mut self) {
         let member = |member: &crate::members::Member| {
-            KeptMember::of(member, self.processes.get(&member.item.name).copied())
+            PersistedMember::of(member, self.processes.get(&member.item.name).copied())
         };
-        let kept = Kept {
+        let state = PersistedState {
             members: self.members.iter().map(member).collect(),
             system_settings: self.settings.clone(),
         };
-        if self.kept.as_ref() == Some(&kept) && !self.warnings.contains_key("kept") {
+        if self.saved.as_ref() == Some(&state) && !self.warnings.contains_key("state") {
             return;
         }
-        match kept.save(&self.kept_path()) {
-            Ok(()) => drop(self.warnings.remove("kept")),
+        match state.save(&self.state_path()) {
+            Ok(()) => drop(self.warnings.remove("state")),
             Err(error) => {
-                let path = self.kept_path();
-                let why = format!(
-                    "{} can't be written ({error}): after a restart, what was changed by commands would be forgotten",
+                let path = self.state_path();
+                let message = format!(
+                    "{} can't be written ({error}): changes made by commands would be lost at a restart",
                     path.display()
                 );
-                tracing::warn!("{why}");
-                self.warnings.insert("kept", why);
+                tracing::warn!("{message}");
+                self.warnings.insert("state", message);
             }
         }
-        self.kept = Some(kept);
+        self.saved = Some(state);
     }
 
-    fn finish(mut self, ending: Ending) {
+    fn shut_down(mut self, ending: Shutdown) {
         self.stop.store(true, Ordering::Relaxed);
         self.agents.end();
-        drop(self.aim);
+        drop(self.probe_targets);
         for thread in self.threads.drain(..) {
-            // One that panicked has said so.
+            // A thread that panicked has printed the reason.
             let _ = thread.join();
         }
-        let Some(path) = self.path.take() else { return };
-        if ending == Ending::Keep {
+        let Some(path) = self.data_path.take() else { return };
+        if ending == Shutdown::LeaveAttached {
             tracing::info!("the data path goes on; `nw balancer run` takes it over");
             return;
         }
         for name in self.processes.keys() {
-            self.engine.iter_mut().for_each(|engine| engine.stop(name));
+            self.launcher.iter_mut().for_each(|launcher| launcher.stop(name));
         }
         if let Err(error) = path.remove() {
             tracing::warn!("the program may still be attached: {error}");
         }
-        system::restore(&self.settings);
-        let kept = Kept { members: Vec::new(), system_settings: Vec::new() };
-        let members = self.kept.take().map(|kept| kept.members).unwrap_or_default();
+        sysctl::restore(&self.settings);
+        let members = self.saved.take().map(|saved| saved.members).unwrap_or_default();
         let members = members.into_iter().filter(|member| member.process.is_none()).collect();
-        let path = kept::path(&self.config.cluster.folder, &self.config.cluster.name);
-        if let Err(error) = (Kept { members, ..kept }).save(&path) {
-            tracing::warn!(%error, "what a next start must find can't be kept");
+        let path = state_file::path(&self.config.cluster.state_dir, &self.config.cluster.name);
+        if let Err(error) = (PersistedState { members, system_settings: Vec::new() }).save(&path) {
+            tracing::warn!(%error, "the state for the next start can't be saved");
         }
     }
 }
 
-/// How long members are waited for, as the configuration says.
-fn patience(config: &Config) -> Patience {
-    Patience {
-        probes: config.health.enabled,
-        routes: config.routes.replicate,
+/// Returns the configured time limits.
+fn timeouts(config: &Config) -> Timeouts {
+    Timeouts {
+        has_probes: config.health.enabled,
+        has_replication: config.routes.replicate,
         drain_limit: Duration::from_secs(u64::from(config.drain.limit_s)),
-        quiet: Duration::from_millis(u64::from(config.drain.quiet_ms)),
-        control: Duration::from_secs(u64::from(config.routes.patience_s)),
+        idle: Duration::from_millis(u64::from(config.drain.idle_ms)),
+        failover: Duration::from_secs(u64::from(config.routes.failover_timeout_s)),
     }
 }
 
-fn options(config: &Config, key: &HashKey, ways: &crate::ways::Ways) -> Result<BalancerOptions, RunError> {
+/// Starts the thread that probes members.
+fn spawn_prober(
+    config: &Config,
+    handle: &Handle,
+    targets: Receiver<Vec<Target>>,
+) -> Result<JoinHandle<()>, RunError> {
+    let sender = handle.clone();
+    let prober = Prober::new(&config.cluster.name, &config.health, move |probed| {
+        let _ = sender.events.send(Event::Probed(probed));
+    })?;
+    Ok(spawn("health", move || prober.run(&targets))?)
+}
+
+fn options(
+    config: &Config,
+    key: &HashKey,
+    next_hops: &NextHopResolver,
+) -> Result<BalancerOptions, RunError> {
     let cluster = &config.cluster;
     let address = |v4: bool| cluster.addresses.iter().map(|ip| ip.0).find(|ip| ip.is_ipv4() == v4);
     let ethernet = match (&cluster.ethernet_outside, &cluster.ethernet_inside) {
         (Some(outside), Some(inside)) => {
             let missing = |name: &String| RunError::NoInterface(name.clone());
-            let found = ways.interface(outside).ok_or_else(|| missing(outside))?;
+            let found = next_hops.interface(outside).ok_or_else(|| missing(outside))?;
             Some(EthernetOptions {
                 outside_index: found.0,
                 outside_mac: found.1.ok_or_else(|| missing(outside))?,
-                inside_index: ways.interface(inside).ok_or_else(|| missing(inside))?.0,
+                inside_index: next_hops.interface(inside).ok_or_else(|| missing(inside))?.0,
                 group: EthernetOptions::GROUP,
             })
         }
@@ -599,11 +666,13 @@ fn options(config: &Config, key: &HashKey, ways: &crate::ways::Ways) -> Result<B
     };
     Ok(BalancerOptions {
         key: *key,
-        cluster_v4: address(true).and_then(|ip| if let IpAddr::V4(v4) = ip { Some(v4) } else { None }),
-        cluster_v6: address(false).and_then(|ip| if let IpAddr::V6(v6) = ip { Some(v6) } else { None }),
+        cluster_v4: address(true)
+            .and_then(|ip| if let IpAddr::V4(v4) = ip { Some(v4) } else { None }),
+        cluster_v6: address(false)
+            .and_then(|ip| if let IpAddr::V6(v6) = ip { Some(v6) } else { None }),
         port: cluster.port as u16,
         ethernet,
-        pin: Some(cluster.pin.join(&cluster.name)),
+        pin: Some(cluster.bpffs_dir.join(&cluster.name)),
     })
 }
 

@@ -1,4 +1,5 @@
-//! Replays the corpora of the fuzz targets `balancer_config`; see `crates/wire/tests/corpus.rs` for what file names promise.
+//! Replays the corpus of the fuzz target `balancer_config`. `crates/wire/tests/corpus.rs` explains
+//! what the file names promise.
 
 #[path = "../../../fuzz/src/balancer_target.rs"]
 mod balancer_target;

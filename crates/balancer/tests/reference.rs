@@ -1,4 +1,4 @@
-//! `docs/reference/balancer.md` is what `nw balancer config` prints, so it can't say something else than the code.
+//! `docs/reference/balancer.md` must equal what `nw balancer config` prints.
 
 use nw_balancer::Config;
 use std::fs;
@@ -15,7 +15,7 @@ fn page() -> String {
 }
 
 #[test]
-fn the_page_of_options_is_up_to_date() {
+fn reference_page_is_up_to_date() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/balancer.md");
     if std::env::var_os("RENEW").is_some() {
         fs::write(&path, page()).expect("docs/reference can be written");

@@ -17,7 +17,8 @@ use anyhow::{Context, Result, ensure};
 use nw_faces::interfaces::Interfaces;
 use nw_faces::raw::{self, Message};
 use nw_kernel::balancer::{
-    AttachMode, Balancer, BalancerOptions, Hop, MemberEntry, RunTime, Sink, Source, Statistics, Swap,
+    AttachMode, Balancer, BalancerOptions, Hop, MemberEntry, RunTime, Sink, Source, Statistics,
+    Swap,
 };
 use nw_name::{HashKey, Name};
 use nw_slot_table::{Member, Table};
@@ -98,7 +99,10 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
         Row::new(row, "ratio_to_swap_frames", &frames.ratios()),
         frames.row(row, "packets_per_s_frames"),
     ];
-    rows.extend(timed.map(|(components, ns)| ns.row(row, &format!("ns_per_packet_{components}_components"))));
+    rows.extend(
+        timed
+            .map(|(components, ns)| ns.row(row, &format!("ns_per_packet_{components}_components"))),
+    );
     Ok(rows)
 }
 
@@ -163,10 +167,12 @@ impl<'a> Path<'a> {
             own_mac: right.mac,
             mac: end.mac,
             vlan: None,
-            mtu_octets: 1500,
+            mtu_bytes: 1500,
         };
-        let (asker, left) =
-            (interface(path, Position::Asker, WIRE)?, interface(path, Position::Middle, LEFT)?);
+        let (asker, left) = (
+            interface(path, Position::Downstream, WIRE)?,
+            interface(path, Position::Middle, LEFT)?,
+        );
         Ok(Path { path, sink, asker, left, hop })
     }
 
@@ -175,7 +181,7 @@ impl<'a> Path<'a> {
     fn balancer(&self) -> Result<Balancer> {
         let options = BalancerOptions {
             key: HashKey::new([1, 2, 3, 4]),
-            cluster_v4: Some(v4(path::forwarder_address(Position::Asker, PORT))),
+            cluster_v4: Some(v4(path::forwarder_address(Position::Downstream, PORT))),
             cluster_v6: None,
             port: PORT,
             ethernet: None,
@@ -192,7 +198,8 @@ impl<'a> Path<'a> {
             };
             balancer.set_member(number, &entry)?;
         }
-        let member = |number: u8| Member { number, id: number.into(), weight: 100, takes_names: true };
+        let member =
+            |number: u8| Member { number, id: number.into(), weight: 100, accepts_names: true };
         let members: Vec<_> = (1..=MEMBERS).map(member).collect();
         balancer.set_slots(Table::compute(&members, 1).slots())?;
         path::within(&self.path.name(Position::Middle), || {
@@ -219,10 +226,14 @@ impl<'a> Path<'a> {
     }
 
     /// Returns nanoseconds per run of the program, from the kernel's statistics.
-    fn timed(&self, components: usize, mut run_time: impl FnMut() -> Result<RunTime> + Send) -> Result<f64> {
+    fn timed(
+        &self,
+        components: usize,
+        mut run_time: impl FnMut() -> Result<RunTime> + Send,
+    ) -> Result<f64> {
         self.with_sender(SendMethod::AsFrames, components, |send| {
             send(WARM_UP)?;
-            let kept = Statistics::keep()?;
+            let kept = Statistics::enable()?;
             let before = run_time()?;
             send(MEASUREMENT)?;
             let ran = run_time()?.since(before);
@@ -239,7 +250,7 @@ impl<'a> Path<'a> {
         components: usize,
         work: impl FnOnce(&mut dyn FnMut(Duration) -> Result<()>) -> Result<T> + Send,
     ) -> Result<T> {
-        path::within(&self.path.name(Position::Asker), || {
+        path::within(&self.path.name(Position::Downstream), || {
             bind_to_one_processor();
             let mut call: Box<dyn FnMut() -> Result<()>> = match sent {
                 SendMethod::BySocket => Box::new(socket_sender(components)?),
@@ -266,8 +277,8 @@ impl<'a> Path<'a> {
         frame.extend_from_slice(&[8, 0, 0x45, 0]);
         frame.extend_from_slice(&len.to_be_bytes());
         frame.extend_from_slice(&[0, 0, 0x40, 0, 64, 17, 0, 0]);
-        frame.extend_from_slice(&v4(path::end_address(Position::Asker, PORT)).octets());
-        frame.extend_from_slice(&v4(path::forwarder_address(Position::Asker, PORT)).octets());
+        frame.extend_from_slice(&v4(path::end_address(Position::Downstream, PORT)).octets());
+        frame.extend_from_slice(&v4(path::forwarder_address(Position::Downstream, PORT)).octets());
         let sum = checksum(&frame[14..34]);
         frame[24..26].copy_from_slice(&sum.to_be_bytes());
         // The UDP checksum is not verified here, but the program has to update one that is not 0.
@@ -281,9 +292,10 @@ impl<'a> Path<'a> {
 
 /// Returns a function that sends one batch of datagrams with different names.
 fn socket_sender(components: usize) -> Result<impl FnMut() -> Result<()>> {
-    let socket = UdpSocket::bind(path::end_address(Position::Asker, 0)).context("who asks has no socket")?;
+    let socket = UdpSocket::bind(path::end_address(Position::Downstream, 0))
+        .context("who asks has no socket")?;
     let mut interests = [(); BATCH].map(|()| interest(components));
-    let to = path::forwarder_address(Position::Asker, PORT);
+    let to = path::forwarder_address(Position::Downstream, PORT);
     let mut number = 0u32;
     Ok(move || {
         for interest in &mut interests {
@@ -292,8 +304,11 @@ fn socket_sender(components: usize) -> Result<impl FnMut() -> Result<()>> {
             interest[6..10].copy_from_slice(&number.to_le_bytes());
         }
         let pieces = interests.each_ref().map(|interest| IoSlice::new(interest));
-        let messages: [_; BATCH] =
-            core::array::from_fn(|at| Message { peer: Some(to), pieces: (at, at + 1), segment: None });
+        let messages: [_; BATCH] = core::array::from_fn(|at| Message {
+            peer: Some(to),
+            pieces: (at, at + 1),
+            segment: None,
+        });
         let mut at = 0;
         while at < BATCH {
             at += raw::send(socket.as_fd(), &messages[at..], &pieces).unwrap_or(1);
@@ -303,8 +318,8 @@ fn socket_sender(components: usize) -> Result<impl FnMut() -> Result<()>> {
 }
 
 fn interest(components: usize) -> Vec<u8> {
-    let name =
-        (0..components).fold(Name::new(), |name, at| name.with_generic(format!("part-{at:03}").as_bytes()));
+    let name = (0..components)
+        .fold(Name::new(), |name, at| name.with_generic(format!("part-{at:03}").as_bytes()));
     InterestBuilder::new(name).nonce(7).encode()
 }
 
@@ -333,7 +348,8 @@ fn v4(address: SocketAddr) -> Ipv4Addr {
 
 /// Returns the IPv4 checksum of a header whose checksum field is 0.
 fn checksum(head: &[u8]) -> u16 {
-    let mut sum: u32 = head.chunks_exact(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum();
+    let mut sum: u32 =
+        head.chunks_exact(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
@@ -359,7 +375,10 @@ mod tests {
     #[test]
     fn checksum_matches_rfc_1071_example() {
         // A widely published example of RFC 1071's algorithm.
-        let head = [0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 0x11, 0, 0, 0xc0, 0xa8, 0, 1, 0xc0, 0xa8, 0, 0xc7];
+        let head = [
+            0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 0x11, 0, 0, 0xc0, 0xa8, 0, 1, 0xc0, 0xa8, 0,
+            0xc7,
+        ];
         assert_eq!(checksum(&head), 0xb861);
     }
 }

@@ -9,7 +9,7 @@ use crate::transfer::Place;
 use anyhow::{Context, Result, ensure};
 use nw_api::management::client::{self as message, Uniqueness, decode_items};
 use nw_api::management::{ControlParameters, ControlResponse, Dataset, RibEntry, Root, Verb};
-use nw_api::rest::{LoopTime, RouterStatus};
+use nw_api::rest::{EventLoopStats, RouterStatus};
 use nw_app::client::plain_token;
 use nw_app::control::{command, dataset, register};
 use nw_app::import::import;
@@ -85,20 +85,22 @@ fn pipelined(
         while open.len() < COMMANDS_OPEN {
             let Some(parameters) = parameters.next() else { break };
             count += 1;
-            let time_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_millis();
+            let time_ms =
+                std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_millis();
             let unique = Uniqueness {
                 nonce: count as u32,
                 signature_nonce: count.to_be_bytes(),
                 time_ms: time_ms as u64,
             };
-            let Ok(wire) = message::command(Root::Localhost, verb, &parameters, unique, &DigestSha256);
+            let Ok(wire) =
+                message::command(Root::Localhost, verb, &parameters, unique, &DigestSha256);
             open.insert(nw_wire::Interest::check(&wire).expect("just made").name().to_name(), ());
             client.send_with(&wire, LinkFields { token: plain_token(), ..LinkFields::default() });
         }
         if open.is_empty() {
             return Ok(answers);
         }
-        client.turn(Some(Duration::from_secs(1)), |_, received, _| {
+        client.poll(Some(Duration::from_secs(1)), |_, received, _| {
             if received.kind() == Kind::Data && open.remove(received.name().as_bytes()).is_some() {
                 last = Instant::now();
                 let data = Data::check(received.wire).expect("checked when it came in");
@@ -111,18 +113,27 @@ fn pipelined(
 
 /// Creates faces to loopback addresses without a peer.
 fn make_faces(client: &mut Client) -> Result<Vec<u64>> {
-    let wanted = (0..FACES)
-        .map(|index| ControlParameters { uri: Some(face_uri(index)), ..ControlParameters::default() });
+    let wanted = (0..FACES).map(|index| ControlParameters {
+        uri: Some(face_uri(index)),
+        ..ControlParameters::default()
+    });
     let answers = pipelined(client, Verb::FacesCreate, wanted)?;
-    let faces: Vec<u64> =
-        answers.iter().filter(|answer| answer.is_ok()).filter_map(|answer| answer.body.face_id).collect();
+    let faces: Vec<u64> = answers
+        .iter()
+        .filter(|answer| answer.is_ok())
+        .filter_map(|answer| answer.body.face_id)
+        .collect();
     ensure!(faces.len() as u64 == FACES, "{} faces of {FACES}: {:?}", faces.len(), answers.first());
     Ok(faces)
 }
 
 fn route(index: u64, faces: &[u64]) -> ControlParameters {
     let face = faces[(index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % faces.len()];
-    ControlParameters { face_id: Some(face), cost: Some(10), ..ControlParameters::of(route_name(index)) }
+    ControlParameters {
+        face_id: Some(face),
+        cost: Some(10),
+        ..ControlParameters::of(route_name(index))
+    }
 }
 
 fn batch() -> Result<Vec<Row>> {
@@ -184,9 +195,10 @@ impl Pings {
         let stopped = Arc::clone(&stop);
         let producer = thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                let answered = far.turn(Some(Duration::from_millis(50)), |_, received, out| {
+                let answered = far.poll(Some(Duration::from_millis(50)), |_, received, out| {
                     if received.kind() == Kind::Interest {
-                        let Ok(wire) = DataBuilder::new(received.name(), b"pong").encode(&DigestSha256);
+                        let Ok(wire) =
+                            DataBuilder::new(received.name(), b"pong").encode(&DigestSha256);
                         out.answer(&received, &wire);
                     }
                 });
@@ -205,12 +217,15 @@ impl Pings {
                 if left.is_zero() {
                     let name = prefix.clone().with_segment(sent.len() as u64);
                     near.send(
-                        &InterestBuilder::new(name).nonce(sent.len() as u32).lifetime_ms(10_000).encode(),
+                        &InterestBuilder::new(name)
+                            .nonce(sent.len() as u32)
+                            .lifetime_ms(10_000)
+                            .encode(),
                     );
                     // The due time: a late ping counts as delay.
                     sent.push(due);
                 }
-                near.turn(Some(left), |_, received, _| {
+                near.poll(Some(left), |_, received, _| {
                     let number = received.name().component(-1).and_then(|number| number.integer());
                     if let Some(sent) = number.and_then(|number| sent.get(number as usize)) {
                         times_us.push(sent.elapsed().as_secs_f64() * 1e6);
@@ -247,7 +262,7 @@ pub fn status(socket: &Path) -> Result<RouterStatus> {
 }
 
 /// Reads the statistics of the router's event loop.
-fn loop_time(socket: &Path) -> Result<LoopTime> {
+fn loop_time(socket: &Path) -> Result<EventLoopStats> {
     Ok(status(socket)?.loop_time)
 }
 
@@ -306,7 +321,8 @@ struct Phase {
     longest_cpu_us: f64,
 }
 
-const QUANTILES: [(&str, f64); 4] = [("p50_us", 0.5), ("p99_us", 0.99), ("p99.9_us", 0.999), ("max_us", 1.0)];
+const QUANTILES: [(&str, f64); 4] =
+    [("p50_us", 0.5), ("p99_us", 0.99), ("p99.9_us", 0.999), ("max_us", 1.0)];
 
 /// Phases of a router with ten thousand faces, in this order.
 const PHASES: [&str; 5] = ["quiet", "import", "inherit", "list", "face_gone"];
@@ -329,7 +345,10 @@ fn pause() -> Result<Vec<Row>> {
         let row = format!("control/pause/{what}");
         for (at, (unit, _)) in QUANTILES.iter().enumerate() {
             let quiet = median(&of(0, &|phase| phase.quantiles[at]));
-            rows.push(Row::new(&row, *unit, &of(phase, &|phase| phase.quantiles[at])).with_reference(quiet));
+            rows.push(
+                Row::new(&row, *unit, &of(phase, &|phase| phase.quantiles[at]))
+                    .with_reference(quiet),
+            );
         }
         let slow_cpu = of(phase, &|phase| phase.slow_cpu);
         let fewest = slow_cpu.iter().copied().fold(f64::INFINITY, f64::min);
@@ -340,7 +359,9 @@ fn pause() -> Result<Vec<Row>> {
     }
     let longest = of(PHASES.len() - 1, &|phase| phase.longest_cpu_us);
     let least = longest.iter().copied().fold(f64::INFINITY, f64::min);
-    rows.push(Row::new("control/pause", "longest_turn_cpu_us", &longest).with_reference(longest_us));
+    rows.push(
+        Row::new("control/pause", "longest_turn_cpu_us", &longest).with_reference(longest_us),
+    );
     rows.push(
         Row::new("control/pause", "longest_turn_cpu_us_least", &[least])
             .with_reference(longest_us)
@@ -368,16 +389,22 @@ fn run_phases(place: &Place, run: usize) -> Result<Vec<Phase>> {
         })
     };
     // A higher cost than the routes of the pings' own prefixes, which inherit it too.
-    let root =
-        ControlParameters { face_id: Some(faces[0]), cost: Some(1000), ..ControlParameters::of(Name::new()) };
+    let root = ControlParameters {
+        face_id: Some(faces[0]),
+        cost: Some(1000),
+        ..ControlParameters::of(Name::new())
+    };
     let mut phases = Vec::new();
     for what in PHASES {
         phases.push(during(what, &mut || {
             match what {
                 "quiet" => thread::sleep(QUIET_TIME),
-                "import" => drop(import(&mut client, (0..ROUTES).map(|index| route(index, &faces)))?),
+                "import" => {
+                    drop(import(&mut client, (0..ROUTES).map(|index| route(index, &faces)))?)
+                }
                 "inherit" => {
-                    let answers = pipelined(&mut client, Verb::RibRegister, std::iter::once(root.clone()))?;
+                    let answers =
+                        pipelined(&mut client, Verb::RibRegister, std::iter::once(root.clone()))?;
                     ensure!(answers[0].is_ok(), "{answers:?}");
                 }
                 "list" => {
@@ -385,7 +412,10 @@ fn run_phases(place: &Place, run: usize) -> Result<Vec<Phase>> {
                     dataset(&mut client, Dataset::FacesList, None)?;
                 }
                 _ => {
-                    let gone = ControlParameters { face_id: Some(faces[0]), ..ControlParameters::default() };
+                    let gone = ControlParameters {
+                        face_id: Some(faces[0]),
+                        ..ControlParameters::default()
+                    };
                     command(&mut client, Verb::FacesDestroy, &gone)?;
                     // Applied when another route that the million names inherit is in effect.
                     let other = ControlParameters { face_id: Some(faces[1]), ..root.clone() };

@@ -101,7 +101,9 @@ pub fn produce(uri: &FaceUri, series: &Series, register: bool) -> Result<()> {
             if received.kind() != Kind::Interest {
                 return;
             }
-            let Some([_, len, number @ ..]) = received.name().as_bytes().get(prefix_len..) else { return };
+            let Some([_, len, number @ ..]) = received.name().as_bytes().get(prefix_len..) else {
+                return;
+            };
             let (wire, at) = match (*len, number.len()) {
                 (1, 1) => &mut templates[0],
                 (2, 2) => &mut templates[1],

@@ -14,12 +14,15 @@ pub fn run() -> Result<Vec<Row>> {
     let place = Place::new()?;
     let (mut rss, mut wakeups) = (Vec::new(), Vec::new());
     for run in 0..3 {
-        let listen = "[faces.udp]\nlisten = [\"127.0.0.1:0\"]\n[faces.tcp]\nlisten = [\"127.0.0.1:0\"]\n";
+        let listen =
+            "[faces.udp]\nlisten = [\"127.0.0.1:0\"]\n[faces.tcp]\nlisten = [\"127.0.0.1:0\"]\n";
         let (router, _) = place.router(&format!("idle{run}"), listen)?;
         std::thread::sleep(Duration::from_millis(500));
         let before = router.status("voluntary_ctxt_switches");
         std::thread::sleep(WATCHED);
-        wakeups.push((router.status("voluntary_ctxt_switches") - before) as f64 / WATCHED.as_secs_f64());
+        wakeups.push(
+            (router.status("voluntary_ctxt_switches") - before) as f64 / WATCHED.as_secs_f64(),
+        );
         rss.push(router.status("VmRSS") as f64 / 1024.0);
     }
     Ok(vec![

@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
 use nw_bench::{
-    balancer, cluster, control, endpoints, forward, idle, relay, report, services, shards, sim, table_rows,
-    transfer, udp_baseline, verify, veth,
+    balancer, cluster, control, endpoints, forward, idle, relay, report, services, shards, sim,
+    table_rows, transfer, udp_baseline, verify, veth,
 };
 use nw_name::Name;
 use nw_traffic::machine::Machine;
@@ -201,7 +201,8 @@ fn main() -> Result<ExitCode> {
         }
         Command::VethEnds { asker, middle, answerer, port, window, measured_ms, xdp } => {
             let measured = Duration::from_millis(measured_ms);
-            let outcome = veth::endpoints::run([&asker, &middle, &answerer], xdp, port, window, measured)?;
+            let outcome =
+                veth::endpoints::run([&asker, &middle, &answerer], xdp, port, window, measured)?;
             Ok(print_line(serde_json::to_string(&outcome)?)?)
         }
         Command::VethNullXdp { port } => veth::xdp::forward(port),
@@ -225,7 +226,12 @@ fn parse_uri(router: &str) -> Result<FaceUri> {
 const BOUND_MISSED: u8 = 3;
 
 /// Measures the rows whose name begins with `prefix`, and writes them as wanted.
-fn run(prefix: &str, json: Option<PathBuf>, markdown: Option<PathBuf>, strict: bool) -> Result<ExitCode> {
+fn run(
+    prefix: &str,
+    json: Option<PathBuf>,
+    markdown: Option<PathBuf>,
+    strict: bool,
+) -> Result<ExitCode> {
     let machine = Machine::here();
     let chosen: Vec<_> = ROWS.iter().filter(|row| row.starts_with(prefix)).collect();
     if chosen.is_empty() {

@@ -76,8 +76,10 @@ fn remove_stale(spaces: &Path, processes: &Path) {
 }
 
 fn is_stale(name: &str, processes: &Path) -> bool {
-    let process = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-')).map(|(process, _)| process);
-    process.is_some_and(|process| process.parse::<u32>().is_ok() && !processes.join(process).exists())
+    let process =
+        name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-')).map(|(process, _)| process);
+    process
+        .is_some_and(|process| process.parse::<u32>().is_ok() && !processes.join(process).exists())
 }
 
 fn ip(words: &[&str]) -> Result<()> {

@@ -20,7 +20,8 @@ impl ChildProcess {
     /// # Errors
     /// If it can't be started.
     pub fn start(what: &str, command: &mut Command) -> Result<Self> {
-        let child = command.stdin(Stdio::null()).spawn().with_context(|| format!("can't start {what}"))?;
+        let child =
+            command.stdin(Stdio::null()).spawn().with_context(|| format!("can't start {what}"))?;
         Ok(ChildProcess { child, what: what.to_owned() })
     }
 
@@ -84,7 +85,12 @@ impl ChildProcess {
     /// Returns the processor time of all threads.
     pub fn cpu_of_all_threads(&self) -> Duration {
         let threads = fs::read_dir(format!("/proc/{}/task", self.id()));
-        threads.into_iter().flatten().flatten().map(|thread| cpu_at(&thread.path().join("schedstat"))).sum()
+        threads
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|thread| cpu_at(&thread.path().join("schedstat")))
+            .sum()
     }
 
     /// Returns a number of `/proc/<id>/status`: `VmRSS` in KiB, `voluntary_ctxt_switches`.

@@ -17,7 +17,8 @@ const READ_LEN: usize = 64 * 1024;
 /// If a socket fails.
 pub fn run(path: &Path) -> Result<()> {
     let _ = fs::remove_file(path);
-    let listener = UnixListener::bind(path).with_context(|| format!("can't listen on {}", path.display()))?;
+    let listener =
+        UnixListener::bind(path).with_context(|| format!("can't listen on {}", path.display()))?;
     let ends = [listener.accept()?.0, listener.accept()?.0];
     for end in &ends {
         // The same socket buffers as in the router.

@@ -117,8 +117,9 @@ pub fn table(rows: &[Row], machine: &Machine) -> String {
         "row", "unit", "value", "spread", "reference", "ratio"
     );
     for row in rows {
-        let optional =
-            |value: Option<f64>, digits: usize| value.map_or("-".into(), |v| format!("{v:.digits$}"));
+        let optional = |value: Option<f64>, digits: usize| {
+            value.map_or("-".into(), |v| format!("{v:.digits$}"))
+        };
         let verdict = match (&row.bound, row.meets_bound()) {
             (None, _) => String::new(),
             (Some(bound), true) => format!("{bound}  kept"),
@@ -199,6 +200,9 @@ mod tests {
         assert!(!missed.meets_bound());
         let page = markdown(&[row, missed], &Machine::here());
         assert!(page.contains("| `a` | ns | 2.00 | 2.00 | 4.00 | 0.50 | <= 2 | kept |"), "{page}");
-        assert!(page.contains("| `b` | ratio | 0.50 | 0.00 |  |  | >= 0.8 | **missed** |"), "{page}");
+        assert!(
+            page.contains("| `b` | ratio | 0.50 | 0.00 |  |  | >= 0.8 | **missed** |"),
+            "{page}"
+        );
     }
 }

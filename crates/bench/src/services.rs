@@ -11,9 +11,9 @@ use nw_app::FaceUri;
 use nw_element_api::{Parameters, Value};
 use nw_graph::language;
 use nw_name::Name;
-use nw_service::{Ends, single};
+use nw_service::{Endpoints, single_element_graph};
 use nw_trust::certificate::{self, Validity};
-use nw_trust::{Key, KeyKind, Signer, text};
+use nw_trust::{Key, KeyKind, Signer, pem};
 use nw_wire::DataBuilder;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -61,10 +61,14 @@ const FROM_CACHE: (&str, f64) = ("content_store_hit", 2.447);
 pub fn run(row: &str) -> Result<Vec<Row>> {
     let place = Place::new()?;
     let name = row.strip_prefix("service/").and_then(|row| row.strip_suffix("/8192"));
-    if let Some((name, element, paper)) = SERVICES.into_iter().find(|(known, ..)| Some(*known) == name) {
+    if let Some((name, element, paper)) =
+        SERVICES.into_iter().find(|(known, ..)| Some(*known) == name)
+    {
         return Ok(rows(row, &measure_chain(&place, name, &[element])?, paper, 5.0 * paper));
     }
-    if let Some((name, kind, paper)) = VERIFIERS.into_iter().find(|(known, ..)| Some(*known) == name) {
+    if let Some((name, kind, paper)) =
+        VERIFIERS.into_iter().find(|(known, ..)| Some(*known) == name)
+    {
         return Ok(rows(row, &verifier(&place, name, kind)?, paper, 5.0 * paper));
     }
     if name == Some(FROM_CACHE.0) {
@@ -97,15 +101,19 @@ fn by_each_link(
 
 /// Measures a chain of these elements.
 fn measure_chain(place: &Place, name: &str, elements: &[&str]) -> Result<[Figures; LINKS.len()]> {
-    by_each_link(|scheme, run| transfer_through(place, scheme, &format!("{name}{run}{scheme}"), elements))
+    by_each_link(|scheme, run| {
+        transfer_through(place, scheme, &format!("{name}{run}{scheme}"), elements)
+    })
 }
 
 /// Returns the rows of both kinds of link, and their ratio.
 fn rows(row: &str, [unix, shared]: &[Figures; LINKS.len()], paper: f64, wanted: f64) -> Vec<Row> {
     let name = |join: usize| format!("{row}{}", LINKS[join].1);
-    let gbit =
-        |join, figures: &Figures| Row::new(name(join), "gbit_per_s", &figures.gbit).with_reference(paper);
-    let ratios: Vec<f64> = shared.gbit.iter().zip(&unix.gbit).map(|(shared, unix)| shared / unix).collect();
+    let gbit = |join, figures: &Figures| {
+        Row::new(name(join), "gbit_per_s", &figures.gbit).with_reference(paper)
+    };
+    let ratios: Vec<f64> =
+        shared.gbit.iter().zip(&unix.gbit).map(|(shared, unix)| shared / unix).collect();
     vec![
         gbit(0, unix).at_least(wanted),
         Row::new(name(0), "cpu_us_per_exchange", &unix.cpu_us),
@@ -175,12 +183,15 @@ fn graph(
     is_last: bool,
 ) -> Result<String> {
     if matches!(element, "name_router" | "strategy_forwarder") {
-        parameters.0.push(("routes".to_owned(), Value::List(vec![Value::Text("/ far".to_owned())])));
+        parameters
+            .0
+            .push(("routes".to_owned(), Value::List(vec![Value::Text("/ far".to_owned())])));
     }
-    let ends = Ends { listen: vec![near], to: vec![("far".to_owned(), far)] };
-    let mut graph = single(element, parameters, &ends)?;
-    let face = graph.faces.iter_mut().find(|face| face.name == "far").context("a face of that name")?;
-    (face.listens, face.is_single) = (is_last, is_last);
+    let ends = Endpoints { listen: vec![near], to: vec![("far".to_owned(), far)] };
+    let mut graph = single_element_graph(element, parameters, &ends)?;
+    let face =
+        graph.faces.iter_mut().find(|face| face.name == "far").context("a face of that name")?;
+    (face.is_listener, face.is_single_peer) = (is_last, is_last);
     Ok(language::write(&graph))
 }
 
@@ -217,12 +228,16 @@ fn verifier(place: &Place, name: &str, kind: KeyKind) -> Result<[Figures; LINKS.
     let prefix = format!("/{name}");
     let series: Name = prefix.parse()?;
     let key = Key::generate(kind, series.as_ref())?;
-    let wire = certificate::self_signed(&key, 1, Validity { not_before_s: 0, not_after_s: 4_000_000_000 })?;
-    let known: String = text::armor(&wire).split_whitespace().collect();
+    let wire = certificate::self_signed(
+        &key,
+        1,
+        Validity { not_before_s: 0, not_after_s: 4_000_000_000 },
+    )?;
+    let known: String = pem::encode_base64(&wire).split_whitespace().collect();
     let keys = ("keys".to_owned(), Value::List(vec![Value::Text(known)]));
     let signer = Signer::from(key);
     let packets = sign_segments(&series, &signer)?;
-    let parameters = Parameters(vec![keys, ("held".to_owned(), Value::Integer(QUEUE_MAX))]);
+    let parameters = Parameters(vec![keys, ("queue_max".to_owned(), Value::Integer(QUEUE_MAX))]);
     by_each_link(|scheme, run| {
         let chain = Chain::start(
             place,
@@ -273,7 +288,11 @@ fn sign_segments(series: &Name, signer: &Signer) -> Result<Vec<Vec<u8>>> {
 /// Fetches the same segments again, from the content store.
 fn from_cache(place: &Place, row: &str) -> Result<Vec<Row>> {
     let gbit = (0..RUNS).map(|run| hits(place, run)).collect::<Result<Vec<f64>>>()?;
-    Ok(vec![Row::new(row, "gbit_per_s", &gbit).with_reference(FROM_CACHE.1).at_least(5.0 * FROM_CACHE.1)])
+    Ok(vec![
+        Row::new(row, "gbit_per_s", &gbit)
+            .with_reference(FROM_CACHE.1)
+            .at_least(5.0 * FROM_CACHE.1),
+    ])
 }
 
 fn hits(place: &Place, run: usize) -> Result<f64> {

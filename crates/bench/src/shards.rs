@@ -64,8 +64,9 @@ fn udp(place: &Place, row: &str, sizes: &Sizes) -> Result<Vec<Row>> {
         one.push(load_router(place, run, 1, sizes)?);
         two.push(load_router(place, run, 2, sizes)?);
     }
-    let figures =
-        |of: &[LoadResult], figure: fn(&LoadResult) -> f64| of.iter().map(figure).collect::<Vec<_>>();
+    let figures = |of: &[LoadResult], figure: fn(&LoadResult) -> f64| {
+        of.iter().map(figure).collect::<Vec<_>>()
+    };
     let beside = |unit: &str, figure: fn(&LoadResult) -> f64| {
         Row::new(row, unit, &figures(&two, figure)).with_reference(median(&figures(&one, figure)))
     };
@@ -83,8 +84,8 @@ fn load_router(place: &Place, run: usize, shards: usize, sizes: &Sizes) -> Resul
     let config = format!(
         "[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = [\"127.0.0.1:{port}\"]\n[forwarder]\nshards = {shards}\n"
     );
-    let (mut router, socket) =
-        place.router(&format!("shards{shards}-{run}{}", sizes.suffix.replace('/', "-")), &config)?;
+    let (mut router, socket) = place
+        .router(&format!("shards{shards}-{run}{}", sizes.suffix.replace('/', "-")), &config)?;
     router.wait_for_listener(&socket.with_extension("control.sock"))?;
     let (before, cpu) = (status(&socket)?, router.cpu_of_all_threads());
     let outcome = generate(place, port, &socket, sizes)?;

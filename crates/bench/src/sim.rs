@@ -6,7 +6,7 @@
 use crate::process::own_resident_kib;
 use crate::report::Row;
 use anyhow::{Result, ensure};
-use nw_sim::events::{Events, What};
+use nw_sim::events::{EventKind, EventQueue};
 use nw_sim::random::{Random, Stream};
 use nw_sim::{Overrides, Scenario, Simulation};
 use std::time::Instant;
@@ -50,12 +50,16 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
     simulation.run()?;
     let took_s = start.elapsed().as_secs_f64();
     let rss_mib = own_resident_kib() as f64 / 1024.0;
-    let outcome = nw_sim::Outcome::of(&simulation);
+    let outcome = nw_sim::Outcome::collect(&simulation);
     ensure!(outcome.is_good(), "{:?} {:?}", outcome.violations, outcome.verdicts);
     let totals = &outcome.totals;
     let applications: u64 = outcome.applications.iter().map(|row| row.sent).sum();
-    let answered: u64 =
-        outcome.applications.iter().filter(|row| row.kind != "producer").map(|row| row.satisfied).sum();
+    let answered: u64 = outcome
+        .applications
+        .iter()
+        .filter(|row| row.kind != "producer")
+        .map(|row| row.satisfied)
+        .sum();
     ensure!(
         applications > 0 && answered + totals.sent >= 9_800_000,
         "too few packets: {answered} and {}",
@@ -75,12 +79,13 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
 }
 
 fn empty_loop(events: u64) -> f64 {
-    let (mut queue, mut random) = (Events::default(), Random::new(1, Stream::Topology, 0));
-    (0..EVENTS_PENDING).for_each(|number| queue.at(random.below(1_000_000), What::Node(number as u32)));
+    let (mut queue, mut random) = (EventQueue::default(), Random::new(1, Stream::Topology, 0));
+    (0..EVENTS_PENDING)
+        .for_each(|number| queue.schedule(random.below(1_000_000), EventKind::Node(number as u32)));
     let start = Instant::now();
-    while queue.asked() < events {
+    while queue.scheduled_count() < events {
         let Some((now_ns, what)) = queue.next(u64::MAX) else { break };
-        queue.at(now_ns + random.below(1_000_000), std::hint::black_box(what));
+        queue.schedule(now_ns + random.below(1_000_000), std::hint::black_box(what));
     }
     start.elapsed().as_secs_f64()
 }

@@ -8,12 +8,15 @@
 
 use crate::report::{Row, median};
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_ASN1, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, VerificationAlgorithm,
+    ECDSA_P256_SHA256_ASN1, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
+    VerificationAlgorithm,
 };
 use aws_lc_rs::{digest, hmac};
 use nw_element_api::decode::decode;
 use nw_element_api::pool::CHUNK_LEN;
-use nw_element_api::{Context, DropCounters, Element, Instant as Moment, Outbox, Packet, Pool, Work};
+use nw_element_api::{
+    Context, DropCounters, Element, OffloadTask, Outbox, Packet, Pool, Timestamp as Moment,
+};
 use nw_elements::signature_verifier::{In, Out, TrustConfig};
 use nw_elements::{SignatureVerifier, SignatureVerifierConfig};
 use nw_name::{HashKey, Name};
@@ -79,12 +82,14 @@ fn measure(name: &str, kind: Option<KeyKind>, cores: usize) -> Vec<Row> {
         ours.push(verifier(&signer, &packets, cores));
         theirs.push(library(&signer, &packets, cores));
     }
-    let figures =
-        |of: &[Measured], figure: &dyn Fn(&Measured) -> f64| of.iter().map(figure).collect::<Vec<_>>();
+    let figures = |of: &[Measured], figure: &dyn Fn(&Measured) -> f64| {
+        of.iter().map(figure).collect::<Vec<_>>()
+    };
     let rate = |measured: &Measured| measured.rate;
     let processor_ns = |measured: &Measured| measured.processor_ns;
     let bits = packets[0].len() as f64 * 8e-9;
-    let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours.rate / theirs.rate).collect();
+    let ratios: Vec<f64> =
+        ours.iter().zip(&theirs).map(|(ours, theirs)| ours.rate / theirs.rate).collect();
     vec![
         Row::new(name, "packets_per_s", &figures(&ours, &rate))
             .with_reference(median(&figures(&theirs, &rate))),
@@ -148,7 +153,7 @@ fn verifier(signer: &Signer, packets: &[Vec<u8>], cores: usize) -> Measured {
     };
     let config = SignatureVerifierConfig {
         results_max: RESULTS,
-        held_max: HELD,
+        queue_max: HELD,
         ..SignatureVerifierConfig::default()
     };
     let mut element = SignatureVerifier::new(config);
@@ -157,7 +162,7 @@ fn verifier(signer: &Signer, packets: &[Vec<u8>], cores: usize) -> Measured {
     std::thread::scope(|scope| {
         let (done, from_workers) = channel();
         let workers = (1..cores).map(|_| {
-            let (jobs, taken) = sync_channel::<Box<dyn Work>>(JOBS);
+            let (jobs, taken) = sync_channel::<Box<dyn OffloadTask>>(JOBS);
             let done = done.clone();
             scope.spawn(move || {
                 while let Ok(mut job) = taken.recv() {
@@ -182,8 +187,8 @@ struct Host {
     drops: DropCounters,
     /// Packets that are not in the verifier.
     packets: VecDeque<Packet>,
-    workers: Vec<SyncSender<Box<dyn Work>>>,
-    done: Receiver<Box<dyn Work>>,
+    workers: Vec<SyncSender<Box<dyn OffloadTask>>>,
+    done: Receiver<Box<dyn OffloadTask>>,
     given_out: usize,
     passed: u64,
 }
@@ -192,8 +197,8 @@ impl Host {
     fn new(
         element: SignatureVerifier,
         packets: &[Vec<u8>],
-        workers: Vec<SyncSender<Box<dyn Work>>>,
-        done: Receiver<Box<dyn Work>>,
+        workers: Vec<SyncSender<Box<dyn OffloadTask>>>,
+        done: Receiver<Box<dyn OffloadTask>>,
     ) -> Self {
         let key = HashKey::new([0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 3, 5]);
         let mut pool = Pool::new(key, 2 + PACKETS * (CONTENT_LEN + 1024) / CHUNK_LEN, PACKETS);
@@ -212,7 +217,9 @@ impl Host {
         while run.is_running() {
             for _ in 0..BATCH {
                 let packet = self.packets.pop_front().expect("more than may be held");
-                self.with(|element, context| element.process(Moment::START, In::Packet, packet, context));
+                self.with(|element, context| {
+                    element.process(Moment::START, In::Packet, packet, context)
+                });
             }
             given += BATCH as u64;
             self.exchange_jobs();
@@ -225,14 +232,19 @@ impl Host {
         }
         let measured = run.end(given);
         assert_eq!(self.passed, given, "all packets are good");
-        assert_eq!(self.element.verified().from_results, 0, "each is verified, none known from before");
+        assert_eq!(
+            self.element.counters().from_results,
+            0,
+            "each is verified, none known from before"
+        );
         self.packets.drain(..).for_each(|packet| self.pool.release(packet));
         measured
     }
 
     /// Calls the verifier and collects the packets that leave it.
     fn with(&mut self, act: impl FnOnce(&mut SignatureVerifier, &mut Context<'_, Out>)) {
-        let context = &mut Context { pool: &mut self.pool, out: &mut self.out, drops: &mut self.drops };
+        let context =
+            &mut Context { pool: &mut self.pool, out: &mut self.out, drops: &mut self.drops };
         act(&mut self.element, context);
         while let Some((port, packet)) = self.out.take() {
             self.passed += u64::from(port == Out::Valid);
@@ -243,23 +255,25 @@ impl Host {
     fn exchange_jobs(&mut self) {
         while let Ok(job) = self.done.try_recv() {
             self.given_out -= 1;
-            self.with(|element, context| element.finish_work(Moment::START, job, context));
+            self.with(|element, context| element.complete_task(Moment::START, job, context));
         }
         while self.given_out < self.workers.len() * JOBS
-            && let Some(job) = self.element.take_work()
+            && let Some(job) = self.element.take_task()
         {
             let mut untaken = Some(job);
             for worker in &self.workers {
                 let Some(job) = untaken.take() else { break };
                 match worker.try_send(job) {
                     Ok(()) => self.given_out += 1,
-                    Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => untaken = Some(back),
+                    Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => {
+                        untaken = Some(back)
+                    }
                 }
             }
             if let Some(mut job) = untaken {
                 // All job queues are full: the host runs the job itself.
                 job.run();
-                self.with(|element, context| element.finish_work(Moment::START, job, context));
+                self.with(|element, context| element.complete_task(Moment::START, job, context));
             }
         }
     }
@@ -271,7 +285,9 @@ type Check = Box<dyn Fn(&[u8], &[u8]) -> bool + Sync>;
 /// Measures the library, with one thread per core.
 fn library(signer: &Signer, packets: &[Vec<u8>], cores: usize) -> Measured {
     let check: Check = match signer {
-        Signer::Digest => Box::new(|signed, value| digest::digest(&digest::SHA256, signed).as_ref() == value),
+        Signer::Digest => {
+            Box::new(|signed, value| digest::digest(&digest::SHA256, signed).as_ref() == value)
+        }
         Signer::Key(key) => match key.kind() {
             KeyKind::Hmac => {
                 let key = hmac::Key::new(hmac::HMAC_SHA256, HMAC_SECRET);
@@ -308,6 +324,7 @@ fn library(signer: &Signer, packets: &[Vec<u8>], cores: usize) -> Measured {
 }
 
 fn by_public_key(key: &Key, algorithm: &'static dyn VerificationAlgorithm) -> Check {
-    let public = ParsedPublicKey::new(algorithm, key.public_key().expect("a public half")).expect("a key");
+    let public =
+        ParsedPublicKey::new(algorithm, key.public_key().expect("a public half")).expect("a key");
     Box::new(move |signed, value| public.verify_sig(signed, value).is_ok())
 }

@@ -1,38 +1,40 @@
-//! Reaching the router that the command line or the environment names, and staying with it.
+//! Connections to the router that the command line or the environment names, and prefixes that stay
+//! registered across reconnects.
 
-use crate::args::{Router, Serving};
+use crate::args::flags::{RouterArgs, ServeArgs};
 use crate::exit::{Failure, Status};
 use crate::output::json_line;
-use crate::routes::origin_number;
+use crate::parse::origin_number;
 use anyhow::{Context, Result};
 use core::time::Duration;
 use nw_api::management::{Root, origin};
 use nw_app::control::{Commander, ControlError};
 use nw_app::{Client, ClientError, FaceUri, transport};
-use nw_element_api::Instant;
+use nw_element_api::Timestamp;
 use nw_name::Name;
 use serde_json::json;
 
-/// The router's place.
-pub fn uri(router: &Router) -> Result<FaceUri> {
+/// Returns the face URI of the router to use.
+pub fn uri(router: &RouterArgs) -> Result<FaceUri> {
     Ok(match &router.socket {
         Some(uri) => uri.clone(),
         None => transport::default_uri()?,
     })
 }
 
-/// A connection to it.
-pub fn connect(router: &Router) -> Result<Client> {
+/// Connects to the router.
+pub fn connect(router: &RouterArgs) -> Result<Client> {
     let uri = uri(router)?;
     Client::connect(&uri).with_context(|| {
-        let text =
-            format!("can't reach a router at {uri} (start one with `nw run`, or name another with --socket)");
+        let text = format!(
+            "can't reach a router at {uri} (start one with `nw run`, or name another with --socket)"
+        );
         Failure::new(Status::Unreachable, text)
     })
 }
 
-/// A connection that is made again when the router restarts, unless `no_reconnect`.
-pub fn connect_lasting(router: &Router, no_reconnect: bool) -> Result<Client> {
+/// Connects to the router, and reconnects when it restarts, unless `no_reconnect` is set.
+pub fn connect_with_retry(router: &RouterArgs, no_reconnect: bool) -> Result<Client> {
     let mut client = connect(router)?;
     if !no_reconnect {
         client.reconnect_when_lost();
@@ -40,48 +42,48 @@ pub fn connect_lasting(router: &Router, no_reconnect: bool) -> Result<Client> {
     Ok(client)
 }
 
-/// The first pause after a registration that failed; it doubles.
-const PAUSE_FIRST: Duration = Duration::from_millis(200);
-/// The longest such pause.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Delay before a failed registration is retried. It doubles each time.
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(200);
+/// Maximum delay before a failed registration is retried.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(5);
 
-/// How often to register over a transport that does not notice that its peer restarted.
-const REFRESH_PAUSE: Duration = Duration::from_secs(20);
+/// Interval of repeated registrations over UDP, where a restart of the router is not noticed.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(20);
 
-/// A prefix that is registered, and again after each loss of the connection.
+/// A registered prefix, registered again after each reconnect.
 pub struct Registration<'a> {
     commander: Commander<'a>,
     prefix: Option<Name>,
-    /// Where certificates of the signing key are served.
+    /// Name under which certificates of the signing key are served; registered like the prefix.
     key_name: Option<Name>,
     origin: Option<u64>,
-    /// The connection that the prefix is registered on.
-    connections: u64,
-    /// A registration failed: when to try again, and the pause after that.
-    again: Option<(Instant, Duration)>,
+    /// Number of the connection on which the prefix is registered.
+    registered_connection: u64,
+    /// After a failed registration: the time of the next attempt, and the delay that led to it.
+    retry: Option<(Timestamp, Duration)>,
     was_lost: bool,
-    /// Over UDP: when to register though nothing seems to have happened.
-    refresh_at: Option<Instant>,
+    /// Over UDP: time of the next repeated registration.
+    refresh_at: Option<Timestamp>,
 }
 
-/// What changed since the last look.
+/// A change of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
-    /// Nothing.
-    AsBefore,
-    /// The router went away.
+pub enum LinkChange {
+    /// No change.
+    Unchanged,
+    /// The connection to the router was lost.
     Lost,
-    /// The router is back, and the prefix registered.
-    Back,
+    /// The connection is up again and the prefix is registered.
+    Restored,
 }
 
-impl Link {
-    /// Says what changed: as JSON on standard output, else to the user.
+impl LinkChange {
+    /// Reports a change: as JSON on standard output, or as text on standard error.
     pub fn report(self, json: bool, quiet: bool) -> Result<()> {
         let (event, text) = match self {
-            Link::AsBefore => return Ok(()),
-            Link::Lost => ("lost", "the router went away: connecting again"),
-            Link::Back => ("back", "connected and registered again"),
+            LinkChange::Unchanged => return Ok(()),
+            LinkChange::Lost => ("lost", "lost the connection to the router: reconnecting"),
+            LinkChange::Restored => ("back", "reconnected and registered again"),
         };
         if json {
             json_line(&json!({ "event": event }))?;
@@ -93,13 +95,14 @@ impl Link {
 }
 
 impl<'a> Registration<'a> {
-    /// Registers the prefix, and the name of the key that signs, whose certificates consumers need. `None` as `prefix` only watches the connection.
+    /// Registers a prefix, and the name of the signing key, so that consumers can fetch its
+    /// certificates. With `None` as `prefix` only the connection is watched.
     pub fn new(
         client: &mut Client,
         commander: Commander<'a>,
         prefix: Option<Name>,
         key_name: Option<Name>,
-        serving: &Serving,
+        serving: &ServeArgs,
     ) -> Result<Self> {
         let origin = match (&serving.origin, serving.expose) {
             (Some(word), _) => Some(origin_number(word)?),
@@ -108,15 +111,17 @@ impl<'a> Registration<'a> {
         };
         let registration = Registration {
             commander,
-            // A router that takes commands of neighbours fetches certificates from their faces by itself, and its rules may allow no more.
+            // A remote router fetches certificates over the face of the command, and its rules may
+            // not allow a second registration.
             key_name: key_name.filter(|_| prefix.is_some() && commander.root == Root::Localhost),
             prefix,
             origin,
-            connections: client.connections(),
-            again: None,
+            registered_connection: client.connections(),
+            retry: None,
             was_lost: false,
-            refresh_at: (!serving.no_reconnect && matches!(client.local_uri(), Some(FaceUri::Udp(_))))
-                .then(|| client.now() + REFRESH_PAUSE),
+            refresh_at: (!serving.no_reconnect
+                && matches!(client.local_uri(), Some(FaceUri::Udp(_))))
+            .then(|| client.now() + REFRESH_INTERVAL),
         };
         registration.register(client).context("can't serve the name")?;
         Ok(registration)
@@ -128,7 +133,7 @@ impl<'a> Registration<'a> {
         let Some(key_name) = &self.key_name else { return Ok(()) };
         match self.commander.register_as(client, key_name.clone(), self.origin) {
             Err(error @ ControlError::Client(_)) => Err(error),
-            // Others may serve the certificates, or verifiers may have them.
+            // Not fatal: certificates may be served elsewhere, or verifiers may have them.
             Err(error) => {
                 tracing::warn!(%error, %key_name, "certificates of the key are not served");
                 Ok(())
@@ -137,38 +142,40 @@ impl<'a> Registration<'a> {
         }
     }
 
-    /// Registers again when the connection was lost and made again. Call it after each turn of the client.
-    pub fn keep(&mut self, client: &mut Client) -> Result<Link, ClientError> {
+    /// Registers again after a reconnect. To be called after each [`Client::turn`].
+    pub fn update(&mut self, client: &mut Client) -> Result<LinkChange, ClientError> {
         if client.lost_for().is_some() {
             let is_new = !core::mem::replace(&mut self.was_lost, true);
-            return Ok(if is_new { Link::Lost } else { Link::AsBefore });
+            return Ok(if is_new { LinkChange::Lost } else { LinkChange::Unchanged });
         }
         if self.refresh_at.is_some_and(|at| client.now() >= at) {
-            self.refresh_at = Some(client.now() + REFRESH_PAUSE);
+            self.refresh_at = Some(client.now() + REFRESH_INTERVAL);
             return match self.register(client) {
                 Err(ControlError::Client(error)) => Err(error),
-                _ => Ok(Link::AsBefore),
+                _ => Ok(LinkChange::Unchanged),
             };
         }
-        let due = self.again.is_none_or(|(at, _)| client.now() >= at);
-        if self.connections == client.connections() || !due {
-            return Ok(Link::AsBefore);
+        let due = self.retry.is_none_or(|(at, _)| client.now() >= at);
+        if self.registered_connection == client.connections() || !due {
+            return Ok(LinkChange::Unchanged);
         }
-        let connections = client.connections();
+        let connection = client.connections();
         match self.register(client) {
             Ok(()) => {
-                self.connections = connections;
-                self.again = None;
+                self.registered_connection = connection;
+                self.retry = None;
                 self.was_lost = false;
-                Ok(Link::Back)
+                Ok(LinkChange::Restored)
             }
             Err(ControlError::Client(error)) => Err(error),
-            // A router that has just started may not be ready to take it.
+            // A router that has just started may not accept registrations yet.
             Err(error) => {
                 tracing::debug!(%error, "can't register again yet");
-                let pause = self.again.map_or(PAUSE_FIRST, |(_, pause)| (pause * 2).min(PAUSE_MAX));
-                self.again = Some((client.now() + pause, pause));
-                Ok(Link::AsBefore)
+                let delay = self
+                    .retry
+                    .map_or(RETRY_DELAY_MIN, |(_, delay)| (delay * 2).min(RETRY_DELAY_MAX));
+                self.retry = Some((client.now() + delay, delay));
+                Ok(LinkChange::Unchanged)
             }
         }
     }

@@ -1,6 +1,6 @@
-//! `nw dissect`: bytes as a readable tree.
+//! `nw dissect`: packets as a readable tree.
 
-use crate::args::Dissect;
+use crate::args::tools::Dissect;
 use crate::output::json_line;
 use anyhow::{Context, Result, bail};
 use nw_wire::dissect::{Options, Value, dissect as write_tree, lines};
@@ -10,15 +10,16 @@ use std::io::{Read, stdin};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// More than this is no packet, and no sensible number of them.
+/// Maximum size of the input, bytes.
 const INPUT_LEN_MAX: u64 = 64 << 20;
 
-/// Reads and prints. Fails when a fault was found, after printing what there is.
+/// Runs `nw dissect`. Fails if the input has a malformed packet, after printing what can be read.
 pub fn dissect(args: &Dissect) -> Result<ExitCode> {
     let mut input = Vec::new();
     match &args.file {
         Some(path) if path != Path::new("-") => {
-            let file = File::open(path).with_context(|| format!("can't read {}", path.display()))?;
+            let file =
+                File::open(path).with_context(|| format!("can't read {}", path.display()))?;
             file.take(INPUT_LEN_MAX).read_to_end(&mut input)?
         }
         _ => stdin().lock().take(INPUT_LEN_MAX).read_to_end(&mut input)?,
@@ -26,8 +27,8 @@ pub fn dissect(args: &Dissect) -> Result<ExitCode> {
     if args.hex {
         input = unhex(&input)?;
     } else if args.base64 {
-        let text = std::str::from_utf8(&input).context("base64 is text")?;
-        input = nw_trust::text::unarmor(text)?;
+        let text = std::str::from_utf8(&input).context("the input is not base64")?;
+        input = nw_trust::pem::decode(text)?;
     }
     if input.is_empty() {
         bail!("the input is empty: there is no packet to show");
@@ -35,20 +36,19 @@ pub fn dissect(args: &Dissect) -> Result<ExitCode> {
     if args.json {
         for line in lines(&input, Options::default()) {
             let value = line.value.to_string();
-            json_line(
-                &json!({ "depth": line.depth, "offset": line.offset, "type": line.typ, "name": line.name, "length": line.len, "value": value }),
-            )?;
+            json_line(&json!({ "depth": line.depth, "offset": line.offset, "type": line.typ,
+                "name": line.name, "length": line.len, "value": value }))?;
         }
     } else {
         print_tree(&input)?;
     }
     if lines(&input, Options::default()).any(|line| matches!(line.value, Value::Fault(_))) {
-        bail!("the input is not whole packets (text is read with --hex or --base64)");
+        bail!("the input is not a sequence of complete packets (use --hex or --base64 for text)");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the tree.
+/// Prints packets as a tree.
 pub fn print_tree(bytes: &[u8]) -> Result<()> {
     let mut text = String::new();
     write_tree(bytes, &mut text, Options::default())?;
@@ -60,7 +60,11 @@ fn unhex(text: &[u8]) -> Result<Vec<u8>> {
     for (at, byte) in text.iter().enumerate().filter(|(_, byte)| !byte.is_ascii_whitespace()) {
         match (*byte as char).to_digit(16) {
             Some(digit) => digits.push(digit as u8),
-            None => bail!("character {} is {:?}, which is no hexadecimal digit", at + 1, *byte as char),
+            None => bail!(
+                "character {} is {:?}, which is not a hexadecimal digit",
+                at + 1,
+                *byte as char
+            ),
         }
     }
     if digits.len() % 2 == 1 {
@@ -74,7 +78,7 @@ mod tests {
     use super::unhex;
 
     #[test]
-    fn hexadecimal_is_read_with_spaces_and_faults_are_named() {
+    fn unhex_ignores_spaces_and_reports_faults() {
         assert_eq!(unhex(b"05 0a\n0B").unwrap(), [5, 10, 11]);
         assert!(unhex(b"0g").unwrap_err().to_string().contains("character 2"));
         assert!(unhex(b"050").unwrap_err().to_string().contains("odd"));

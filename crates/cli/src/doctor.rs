@@ -1,9 +1,10 @@
-//! `nw doctor`: what is wrong with a router and its machine, and the command that mends it. Works without a router.
+//! `nw doctor`: finds problems of a router and its machine, and prints the command that fixes each.
+//! Works without a running router.
 
 mod machine;
 mod router;
 
-use crate::args::Reading;
+use crate::args::flags::QueryArgs;
 use crate::exit::Status;
 use crate::output::json_line;
 use anyhow::Result;
@@ -15,19 +16,19 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 pub struct Doctor {
     #[command(flatten)]
-    pub reading: Reading,
-    /// The router's configuration file; the one that `nw run` would read when not given
+    pub query: QueryArgs,
+    /// Configuration file of the router; default: the one that `nw run` would read
     #[arg(long, short, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
 
-/// How a check went.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// It works, but not as well as it could.
+    /// It works, with a limitation.
     Warn,
     /// It does not work.
     Fail,
@@ -38,13 +39,13 @@ enum Verdict {
 struct Check {
     check: &'static str,
     result: Verdict,
-    /// What was found.
+    /// What was found, as a sentence.
     found: String,
-    /// What to do about it: a command, mostly.
+    /// How to fix it: usually a command.
     remedy: Option<String>,
 }
 
-/// Checks so far.
+/// The results so far.
 #[derive(Default)]
 struct Checks(Vec<Check>);
 
@@ -68,28 +69,28 @@ impl Checks {
     }
 }
 
-/// Checks and reports. Status 1 when something does not work.
+/// Runs all checks and prints the results. The exit status is 1 if one failed.
 pub fn doctor(args: &Doctor) -> Result<ExitCode> {
     let mut checks = Checks::default();
-    let is_running = router::check(&mut checks, &args.reading.router);
+    let is_running = router::check(&mut checks, &args.query.router);
     machine::check(&mut checks, args.config.as_deref(), is_running);
     for check in &checks.0 {
-        if args.reading.json {
+        if args.query.json {
             json_line(check)?;
             continue;
         }
-        let word = match check.result {
+        let label = match check.result {
             Verdict::Ok => "ok",
             Verdict::Warn => "warn",
             Verdict::Fail => "FAIL",
         };
-        outln!("{word:4}  {:12}  {}", check.check, check.found)?;
+        outln!("{label:4}  {:12}  {}", check.check, check.found)?;
         if let Some(remedy) = &check.remedy {
             outln!("{:20}→ {remedy}", "")?;
         }
     }
     let (warnings, failures) = (checks.count(Verdict::Warn), checks.count(Verdict::Fail));
-    if !args.reading.json {
+    if !args.query.json {
         match (failures, warnings) {
             (0, 0) => outln!("\nall is as it should be")?,
             _ => outln!("\n{failures} that do not work, {warnings} that could be better")?,

@@ -1,4 +1,5 @@
-//! How a command ends: one table of exit statuses, for the program, its help, its manual pages and `docs/reference/commands.md`.
+//! Exit statuses: one table for the program, its help, its manual pages and
+//! `docs/reference/commands.md`.
 
 use anyhow::Error;
 use nw_app::ClientError;
@@ -10,71 +11,43 @@ use nw_app::packet::PacketError;
 use std::fmt;
 use std::process::ExitCode;
 
-/// Exit statuses. Scripts depend on the numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Status {
-    Done = 0,
-    Failed = 1,
-    Usage = 2,
-    NotFound = 3,
-    Unreachable = 4,
-    TimedOut = 5,
-    Refused = 6,
-    Nack = 7,
-    Unverified = 8,
-    Interrupted = 130,
+/// Declares the statuses: number, name and meaning, each once.
+macro_rules! statuses {
+    ($($status:ident = $number:literal, $word:literal, $meaning:literal;)+) => {
+        /// Exit statuses. Scripts depend on the numbers.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Status { $($status = $number,)+ }
+
+        impl Status {
+            /// All statuses, ascending.
+            pub const ALL: &[Status] = &[$(Status::$status),+];
+
+            /// Returns a name of one or two words.
+            pub const fn word(self) -> &'static str {
+                match self { $(Status::$status => $word,)+ }
+            }
+
+            /// Returns the meaning, as help and manual pages state it.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Status::$status => $meaning,)+ }
+            }
+        }
+    };
 }
 
-impl Status {
-    pub const ALL: [Status; 10] = [
-        Status::Done,
-        Status::Failed,
-        Status::Usage,
-        Status::NotFound,
-        Status::Unreachable,
-        Status::TimedOut,
-        Status::Refused,
-        Status::Nack,
-        Status::Unverified,
-        Status::Interrupted,
-    ];
-
-    /// In a word or two.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Status::Done => "done",
-            Status::Failed => "failed",
-            Status::Usage => "usage",
-            Status::NotFound => "not found",
-            Status::Unreachable => "no router",
-            Status::TimedOut => "no answer",
-            Status::Refused => "refused",
-            Status::Nack => "Nack",
-            Status::Unverified => "not verified",
-            Status::Interrupted => "interrupted",
-        }
-    }
-
-    /// What it means.
-    pub const fn meaning(self) -> &'static str {
-        match self {
-            Status::Done => "done",
-            Status::Failed => "failed for another reason, or a check found a fault",
-            Status::Usage => "the command line is wrong",
-            Status::NotFound => {
-                "what the command is about is not there: a face, a route, a strategy, a member"
-            }
-            Status::Unreachable => "no router, service or balancer can be reached",
-            Status::TimedOut => "no answer in time",
-            Status::Refused => "the router, service or balancer refused the command",
-            Status::Nack => "the Interest was answered by a Nack",
-            Status::Unverified => {
-                "Data came that is not accepted: a wrong digest or signature, or a signer that is not trusted"
-            }
-            Status::Interrupted => "ended by Ctrl-C or SIGTERM before it was done",
-        }
-    }
+statuses! {
+    Done = 0, "done", "done";
+    Failed = 1, "failed", "failed for another reason, or a check found a fault";
+    Usage = 2, "usage", "the command line is wrong";
+    NotFound = 3, "not found", "the face, route, strategy, member or other object does not exist";
+    Unreachable = 4, "no router", "no router, service or balancer can be reached";
+    TimedOut = 5, "no answer", "no answer in time";
+    Refused = 6, "refused", "the router, service or balancer refused the command";
+    Nack = 7, "Nack", "the Interest was answered by a Nack";
+    Unverified = 8, "not verified",
+        "Data was not accepted: wrong digest or signature, or a signer that is not trusted";
+    Interrupted = 130, "interrupted", "ended by Ctrl-C or SIGTERM before it was done";
 }
 
 impl From<Status> for ExitCode {
@@ -83,7 +56,7 @@ impl From<Status> for ExitCode {
     }
 }
 
-/// A sentence, and the status that the command ends with. As an error or as the context of one.
+/// An error message with the exit status of the command. Used as an error or as the context of one.
 #[derive(Debug)]
 pub struct Failure {
     status: Status,
@@ -104,12 +77,12 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// An error about something that is not there.
+/// Returns an error with the status "not found".
 pub fn not_found(text: impl Into<String>) -> Error {
     Failure::new(Status::NotFound, text).into()
 }
 
-/// The status of an error.
+/// Returns the exit status for an error: that of the first known cause.
 pub fn status(error: &Error) -> Status {
     if let Some(failure) = error.downcast_ref::<Failure>() {
         return failure.status;
@@ -123,8 +96,9 @@ pub fn status(error: &Error) -> Status {
     if let Some(error) = error.downcast_ref::<PacketError>() {
         return of_packet(error);
     }
-    if let Some(KeyStoreError::NoStore(_) | KeyStoreError::NoKey(_) | KeyStoreError::NoCertificate(_)) =
-        error.downcast_ref()
+    if let Some(
+        KeyStoreError::NoStore(_) | KeyStoreError::NoKey(_) | KeyStoreError::NoCertificate(_),
+    ) = error.downcast_ref()
     {
         return Status::NotFound;
     }
@@ -134,9 +108,11 @@ pub fn status(error: &Error) -> Status {
 fn of_control(error: &ControlError) -> Status {
     match error {
         ControlError::Client(error) => of_client(error),
-        ControlError::Refused { response, .. } if matches!(response.code, 404 | 410) => Status::NotFound,
+        ControlError::Refused { response, .. } if matches!(response.code, 404 | 410) => {
+            Status::NotFound
+        }
         ControlError::Refused { .. } | ControlError::DatasetRefused { .. } => Status::Refused,
-        ControlError::Silence(_) => Status::TimedOut,
+        ControlError::Timeout(_) => Status::TimedOut,
         ControlError::Nack { .. } => Status::Nack,
         _ => Status::Failed,
     }
@@ -145,9 +121,8 @@ fn of_control(error: &ControlError) -> Status {
 fn of_object(error: &ObjectError) -> Status {
     match error {
         ObjectError::Client(error) => of_client(error),
-        ObjectError::Fetch { error: FetchError::NoAnswer { .. }, .. } | ObjectError::NoMetadata(_) => {
-            Status::TimedOut
-        }
+        ObjectError::Fetch { error: FetchError::NoAnswer { .. }, .. }
+        | ObjectError::NoMetadata(_) => Status::TimedOut,
         ObjectError::Fetch { error: FetchError::Refused { .. }, .. }
         | ObjectError::MetadataRefused { .. } => Status::Nack,
         ObjectError::Invalid { .. } => Status::Unverified,
@@ -161,7 +136,7 @@ fn of_packet(error: &PacketError) -> Status {
     match error {
         PacketError::Client(error) => of_client(error),
         PacketError::Nack { .. } => Status::Nack,
-        PacketError::Silence { .. } => Status::TimedOut,
+        PacketError::Timeout { .. } => Status::TimedOut,
         PacketError::Invalid { .. } => Status::Unverified,
     }
 }
@@ -181,20 +156,20 @@ mod tests {
     use anyhow::Context;
 
     #[test]
-    fn status_of_failure_is_found_below_and_above_other_context() {
+    fn status_of_failure_is_found_below_and_above_context() {
         assert_eq!(status(&not_found("no face 7").context("while listing")), Status::NotFound);
         let refused: Result<(), Error> = Err(Error::msg("connection refused"))
             .context(Failure::new(Status::Unreachable, "can't reach a router"));
         assert_eq!(status(&refused.unwrap_err()), Status::Unreachable);
         assert_eq!(status(&Error::msg("?")), Status::Failed);
-        let silence = ControlError::Silence("faces/list".into());
+        let silence = ControlError::Timeout("faces/list".into());
         assert_eq!(status(&Error::from(silence).context("faces")), Status::TimedOut);
     }
 
     #[test]
     fn statuses_are_distinct() {
-        for (at, one) in Status::ALL.iter().enumerate() {
-            assert!(Status::ALL[..at].iter().all(|other| *other as u8 != *one as u8));
+        for (index, status) in Status::ALL.iter().enumerate() {
+            assert!(Status::ALL[..index].iter().all(|earlier| *earlier as u8 != *status as u8));
         }
     }
 }

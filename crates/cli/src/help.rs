@@ -1,8 +1,8 @@
-//! What help and manual pages say besides options: examples, exit statuses, files.
+//! Help and manual pages: adds examples, exit statuses and files to the generated option lists.
 
 mod complete;
 
-pub use complete::{Values, extend_script, print_values};
+pub use complete::{extend_script, print_candidates};
 
 use crate::args::Arguments;
 use crate::exit::Status;
@@ -11,69 +11,79 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 use std::io;
 
-/// A verb a line, then its examples, each with a comment.
+/// A command path per line, each followed by its examples: `example  # comment`.
 const EXAMPLES: &str = include_str!("examples.txt");
 
 const FILES: &[(&str, &str)] = &[
     (
         "$XDG_CONFIG_HOME/namewire/nw.toml, ~/.config/namewire/nw.toml, /etc/namewire/nw.toml",
-        "the router's configuration; the first one is read",
+        "the router's configuration; the first existing file is read",
     ),
     ("/run/nfd/nfd.sock, $XDG_RUNTIME_DIR/nfd.sock", "the router's socket for programs"),
-    ("/run/nfd/nfd.control.sock", "its control socket, beside the other"),
-    ("~/.ndn/client.conf, /etc/ndn/client.conf", "where programs find the router, and the key store"),
+    ("/run/nfd/nfd.control.sock", "the router's control socket, in the same folder"),
+    (
+        "~/.ndn/client.conf, /etc/ndn/client.conf",
+        "tells programs where the router and the key store are",
+    ),
     ("~/.ndn/pib.db, ~/.ndn/ndnsec-key-file/", "the key store"),
 ];
 
-/// Examples of a verb: command and comment. Of a group: the first of each of its verbs.
+/// Returns the examples of a command as (example, comment). For a command group: the first example
+/// of its first three commands.
 fn examples(path: &str) -> Vec<(&'static str, &'static str)> {
-    let (mut found, mut of_group, mut verb) = (Vec::new(), Vec::new(), "");
+    let (mut found, mut of_group, mut command) = (Vec::new(), Vec::new(), "");
     for line in EXAMPLES.lines() {
         match line.split_once("  # ") {
-            None => verb = line,
-            Some(example) if verb == path => found.push(example),
+            None => command = line,
+            Some(example) if command == path => found.push(example),
             Some(example) => {
-                let is_below =
-                    path.is_empty() || verb.strip_prefix(path).is_some_and(|rest| rest.starts_with(' '));
-                if is_below && of_group.last().is_none_or(|(last, _)| *last != verb) {
-                    of_group.push((verb, example));
+                let is_in_group = path.is_empty()
+                    || command.strip_prefix(path).is_some_and(|tail| tail.starts_with(' '));
+                if is_in_group && of_group.last().is_none_or(|(last, _)| *last != command) {
+                    of_group.push((command, example));
                 }
             }
         }
     }
-    if found.is_empty() { of_group.into_iter().map(|(_, example)| example).take(3).collect() } else { found }
+    if found.is_empty() {
+        of_group.into_iter().map(|(_, example)| example).take(3).collect()
+    } else {
+        found
+    }
 }
 
-/// The command line with examples and exit statuses in each help.
+/// Returns the command line with examples and exit statuses added to each help.
 pub fn command() -> Command {
-    explain(Arguments::command(), "")
+    add_examples(Arguments::command(), "")
 }
 
-fn explain(command: Command, path: &str) -> Command {
+fn add_examples(command: Command, path: &str) -> Command {
     let mut text = String::from("Examples:\n");
     for (example, comment) in examples(path) {
         text.push_str(&format!("  # {comment}\n  {example}\n"));
     }
-    // The table is long, and the same everywhere.
+    // The full table only in the main help; a line elsewhere.
     if path.is_empty() {
         text.push_str("\nExit status:\n");
         for status in Status::ALL {
-            text.push_str(&format!("  {:<4} {}\n", status as u8, status.meaning()));
+            text.push_str(&format!("  {:<4} {}\n", *status as u8, status.meaning()));
         }
     } else {
-        let all = Status::ALL.map(|status| format!("{} {}", status as u8, status.word()));
-        text.push_str(&format!("\nExit status: {}", all.join(", ")));
+        let statuses =
+            Status::ALL.iter().map(|status| format!("{} {}", *status as u8, status.word()));
+        let statuses: Vec<String> = statuses.collect();
+        text.push_str(&format!("\nExit status: {}", statuses.join(", ")));
     }
-    command.after_help(text.trim_end().to_owned()).mut_subcommands(|below| {
+    command.after_help(text.trim_end().to_owned()).mut_subcommands(|subcommand| {
         let path = match path {
-            "" => below.get_name().to_owned(),
-            path => format!("{path} {}", below.get_name()),
+            "" => subcommand.get_name().to_owned(),
+            path => format!("{path} {}", subcommand.get_name()),
         };
-        explain(below, &path)
+        add_examples(subcommand, &path)
     })
 }
 
-/// Every page: its file's name and text.
+/// Returns every manual page as (file name, roff).
 pub fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut command = Arguments::command().disable_help_subcommand(true);
     command.build();
@@ -85,13 +95,13 @@ pub fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
 fn add_pages(command: &Command, path: &str, pages: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
     let name = page_name(path);
     pages.push((format!("{name}.1"), page(command, path)?));
-    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
         let path = if path.is_empty() {
-            below.get_name().to_owned()
+            subcommand.get_name().to_owned()
         } else {
-            format!("{path} {}", below.get_name())
+            format!("{path} {}", subcommand.get_name())
         };
-        add_pages(below, &path, pages)?;
+        add_pages(subcommand, &path, pages)?;
     }
     Ok(())
 }
@@ -103,7 +113,7 @@ fn page_name(path: &str) -> String {
     }
 }
 
-/// One manual page, as roff.
+/// Returns a manual page as roff.
 fn page(command: &Command, path: &str) -> io::Result<Vec<u8>> {
     let name = page_name(path);
     let man = Man::new(command.clone()).title(name.clone());
@@ -114,7 +124,7 @@ fn page(command: &Command, path: &str) -> io::Result<Vec<u8>> {
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     head.text([roman(format!("{name} - {about}"))]);
     head.control("SH", ["SYNOPSIS"]);
-    // As help has it: with the values of options, which the generator's own synopsis leaves out.
+    // The usage line of the help: unlike the generator's synopsis it has the values of options.
     let usage = command.clone().bin_name(format!("nw {path}").trim()).render_usage().to_string();
     head.text([roman(usage.trim_start_matches("Usage:").trim().to_owned())]);
     head.to_writer(&mut out)?;
@@ -130,17 +140,17 @@ fn page(command: &Command, path: &str) -> io::Result<Vec<u8>> {
     }
     tail.control("SH", ["EXIT STATUS"]);
     for status in Status::ALL {
-        entry(&mut tail, &(status as u8).to_string(), roman(status.meaning()));
+        entry(&mut tail, &(*status as u8).to_string(), roman(status.meaning()));
     }
     tail.control("SH", ["FILES"]);
     for (file, meaning) in FILES {
         entry(&mut tail, file, roman(*meaning));
     }
     tail.control("SH", ["SEE ALSO"]);
-    let mut others = see_also(command, path);
-    let last = others.pop().unwrap_or_default();
+    let mut related = see_also(command, path);
+    let last = related.pop().unwrap_or_default();
     let mut line: Vec<Inline> =
-        others.iter().flat_map(|other| [bold(other.clone()), roman("(1), ")]).collect();
+        related.iter().flat_map(|page| [bold(page.clone()), roman("(1), ")]).collect();
     line.extend([bold(last), roman("(1)")]);
     tail.text(line);
     tail.to_writer(&mut out)?;
@@ -158,28 +168,30 @@ fn entry(roff: &mut Roff, head: &str, text: Inline) {
     roff.text([text]);
 }
 
-/// Pages above and below; of a verb those beside it.
+/// Returns related pages: parents, subcommands and siblings.
 fn see_also(command: &Command, path: &str) -> Vec<String> {
-    let mut others: Vec<String> = match path {
+    let mut pages: Vec<String> = match path {
         "" => Vec::new(),
         _ => vec!["nw".to_owned()],
     };
     let group = path.rsplit_once(' ').map(|(group, _)| group);
-    others.extend(group.map(page_name));
-    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
-        others.push(page_name(format!("{path} {}", below.get_name()).trim()));
+    pages.extend(group.map(page_name));
+    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+        pages.push(page_name(format!("{path} {}", subcommand.get_name()).trim()));
     }
     if let Some(group) = group {
-        let mut all = Arguments::command();
-        let beside = group.split(' ').try_fold(&mut all, |command, word| command.find_subcommand_mut(word));
-        let beside = beside.into_iter().flat_map(|group| group.get_subcommands());
-        let beside = beside.map(|beside| page_name(&format!("{group} {}", beside.get_name())));
-        others.extend(beside.filter(|beside| *beside != page_name(path)));
+        let mut root = Arguments::command();
+        let parent =
+            group.split(' ').try_fold(&mut root, |command, word| command.find_subcommand_mut(word));
+        let siblings = parent.into_iter().flat_map(|parent| parent.get_subcommands());
+        let siblings =
+            siblings.map(|sibling| page_name(&format!("{group} {}", sibling.get_name())));
+        pages.extend(siblings.filter(|sibling| *sibling != page_name(path)));
     }
-    if others.len() < 2 {
-        others.push("nw-doctor".to_owned());
+    if pages.len() < 2 {
+        pages.push("nw-doctor".to_owned());
     }
-    others
+    pages
 }
 
 #[cfg(test)]
@@ -187,17 +199,17 @@ mod tests {
     use super::*;
     use clap::FromArgMatches;
 
-    fn verbs(command: &Command, path: &str, found: &mut Vec<String>) {
+    fn leaf_commands(command: &Command, path: &str, found: &mut Vec<String>) {
         if command.get_subcommands().next().is_none() {
             found.push(path.to_owned());
         }
-        for below in command.get_subcommands() {
-            verbs(below, format!("{path} {}", below.get_name()).trim(), found);
+        for subcommand in command.get_subcommands() {
+            leaf_commands(subcommand, format!("{path} {}", subcommand.get_name()).trim(), found);
         }
     }
 
-    /// Words of a command as a shell reads them; none of the examples nests quotes.
-    fn words(command: &str) -> Vec<String> {
+    /// Splits a command into words as a shell does, without nested quotes.
+    fn shell_words(command: &str) -> Vec<String> {
         let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
         for c in command.chars() {
             match (c, quote) {
@@ -212,28 +224,38 @@ mod tests {
     }
 
     #[test]
-    fn examples_three_for_every_verb_and_all_parse() {
-        let mut all = Vec::new();
-        verbs(&Arguments::command(), "", &mut all);
+    fn examples_exist_for_every_command_and_parse() {
+        let mut commands = Vec::new();
+        leaf_commands(&Arguments::command(), "", &mut commands);
         let mut wrong = Vec::new();
-        let all: Vec<String> = all.into_iter().filter(|verb| verb != "complete").collect();
-        for verb in &all {
-            assert!(examples(verb).len() >= 3, "examples.txt has no three examples for {verb:?}");
+        let commands: Vec<String> =
+            commands.into_iter().filter(|command| command != "complete").collect();
+        for command in &commands {
+            assert!(
+                examples(command).len() >= 3,
+                "examples.txt has no three examples for {command:?}"
+            );
         }
         for line in EXAMPLES.lines() {
             let Some((example, _)) = line.split_once("  # ") else {
-                assert!(all.contains(&line.to_owned()), "examples.txt: there is no verb {line:?}");
+                assert!(
+                    commands.contains(&line.to_owned()),
+                    "examples.txt: there is no command {line:?}"
+                );
                 continue;
             };
             for part in example.split(['|', '&', '>', '<']) {
-                let words = words(part);
-                let Some(at) = words.iter().position(|word| word == "nw") else { continue };
-                let mut line = words[at..].to_vec();
-                if line.iter().any(|word| word == "xargs") || words[..at].iter().any(|word| word == "xargs") {
+                let words = shell_words(part);
+                let Some(start) = words.iter().position(|word| word == "nw") else { continue };
+                let mut line = words[start..].to_vec();
+                if line.iter().any(|word| word == "xargs")
+                    || words[..start].iter().any(|word| word == "xargs")
+                {
                     line.push("256".to_owned());
                 }
-                let parsed =
-                    command().try_get_matches_from(&line).and_then(|m| Arguments::from_arg_matches(&m));
+                let parsed = command()
+                    .try_get_matches_from(&line)
+                    .and_then(|m| Arguments::from_arg_matches(&m));
                 wrong.extend(parsed.err().map(|error| format!("{example}: {error}")));
             }
         }
@@ -241,11 +263,12 @@ mod tests {
     }
 
     #[test]
-    fn page_has_all_sections() {
+    fn manual_page_has_all_sections() {
         let pages = pages().unwrap();
         for (name, text) in &pages {
             let text = String::from_utf8_lossy(text);
-            for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES", "EXIT STATUS", "FILES", "SEE ALSO"]
+            for section in
+                ["NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES", "EXIT STATUS", "FILES", "SEE ALSO"]
             {
                 let quoted = format!(".SH \"{section}\"");
                 assert!(
@@ -260,9 +283,10 @@ mod tests {
     }
 
     #[test]
-    fn help_has_examples_and_statuses() {
+    fn help_has_examples_and_exit_statuses() {
         let mut command = command();
-        let face = command.find_subcommand_mut("face").unwrap().find_subcommand_mut("create").unwrap();
+        let face =
+            command.find_subcommand_mut("face").unwrap().find_subcommand_mut("create").unwrap();
         for help in [face.render_long_help().to_string(), face.render_help().to_string()] {
             assert!(help.contains("Examples:") && help.contains("Exit status:"), "{help}");
             assert!(help.contains("3 not found"), "{help}");

@@ -1,4 +1,4 @@
-//! The router's log: how lines look, and levels that change while it runs.
+//! The log: its format, and levels that can be changed at run time.
 
 use anyhow::{Result, anyhow};
 use nw_api::config::{Config, LOG_PARTS, LogFormat};
@@ -8,7 +8,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
-/// Changes what is logged. Clones change the same log.
+/// The levels of the log. Clones control the same log.
 #[derive(Clone)]
 pub struct Levels {
     switch: reload::Handle<EnvFilter, Registry>,
@@ -22,7 +22,8 @@ impl Levels {
         let (layer, switch) = reload::Layer::new(parsed);
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(std::io::stderr)
-            // A log that can't be written is no reason to end: the report of it would panic.
+            // If the log can't be written, the library would report that on standard error and
+            // panic.
             .log_internal_errors(false);
         let lines = match format {
             LogFormat::Text => {
@@ -40,7 +41,7 @@ impl Levels {
         parse(filter).map(drop).map_err(|why| anyhow!(why))
     }
 
-    /// What a configuration wants to be logged.
+    /// Returns the filter of a configuration.
     pub fn of(config: &Config) -> &str {
         config.log.level.as_str()
     }
@@ -65,55 +66,60 @@ fn crate_of(part: &str) -> String {
     match part.strip_prefix("nw_").unwrap_or(part) {
         "element" => "nw_element_api".to_owned(),
         "rest" => "nw_rest_api".to_owned(),
-        ours if LOG_PARTS.contains(&ours) => format!("nw_{ours}"),
+        name if LOG_PARTS.contains(&name) => format!("nw_{name}"),
         _ => part.to_owned(),
     }
 }
 
-/// A filter as people write it: parts of ours by their short names; without a level for all it is info.
+/// Parses a filter such as `info,router=debug`. Parts of the program have short names; the default
+/// level is info.
 fn parse(filter: &str) -> Result<EnvFilter, String> {
     let mut directives = Vec::new();
-    let mut for_all = false;
+    let mut has_default = false;
     for directive in filter.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
         let (target, level) = match directive.split_once('=') {
             Some((target, level)) => (Some(target.trim()), level.trim()),
             None => (None, directive),
         };
-        let known = ["off", "error", "warn", "info", "debug", "trace"].contains(&level);
+        let is_level = ["off", "error", "warn", "info", "debug", "trace"].contains(&level);
         match target {
-            Some(target) if known => {
+            Some(target) if is_level => {
                 let part = target.split(['[', ':']).next().unwrap_or("");
                 let inner = &target[part.len()..];
                 directives.push(format!("{}{inner}={level}", crate_of(part)));
             }
-            None if known => {
-                for_all = true;
+            None if is_level => {
+                has_default = true;
                 directives.push(level.to_owned());
             }
             _ => {
                 return Err(format!(
-                    "{directive:?} is no log level: error, warn, info, debug, trace, off, or a part's such as router=debug"
+                    "{directive:?} is no log level: use error, warn, info, debug, trace, off, or a \
+                     level for a part such as router=debug"
                 ));
             }
         }
     }
-    if !for_all {
+    if !has_default {
         directives.insert(0, "info".to_owned());
     }
-    EnvFilter::try_new(directives.join(",")).map_err(|error| format!("{filter:?} is no log filter: {error}"))
+    EnvFilter::try_new(directives.join(","))
+        .map_err(|error| format!("{filter:?} is not a log filter: {error}"))
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn filters_as_people_write_them() {
+    fn parse_accepts_levels_and_short_names_of_parts() {
         let shown = |filter: &str| super::parse(filter).map(|filter| filter.to_string());
         assert_eq!(shown("debug").unwrap(), "debug");
         let one = shown("router=debug").unwrap();
         assert!(one.contains("nw_router=debug") && one.contains("info"), "{one}");
         let two = shown("warn, nw_faces=trace ,rest=off").unwrap();
         assert!(
-            two.contains("nw_faces=trace") && two.contains("nw_rest_api=off") && two.contains("warn"),
+            two.contains("nw_faces=trace")
+                && two.contains("nw_rest_api=off")
+                && two.contains("warn"),
             "{two}"
         );
         for wrong in ["loud", "router=loud", "=", "router="] {

@@ -1,10 +1,11 @@
-//! The `nw` command: `nw <noun> <verb>`. One file per group of verbs; `args.rs` holds every word of the command line.
+//! The `nw` command: `nw <noun> <verb>`. One file or folder per group of commands; `args/` declares
+//! the command line.
 
 #![forbid(unsafe_code)]
-// It panics where standard error can't be written: `note!` does not.
+// `eprintln!` panics if standard error can't be written; `note!` does not.
 #![deny(clippy::print_stderr)]
 
-// First: its macros are for all others.
+// First, because all other modules use its macros.
 #[macro_use]
 mod output;
 
@@ -12,35 +13,38 @@ mod args;
 mod balancer;
 mod bench;
 mod connect;
-mod control;
+mod cs;
 mod demo;
 mod dissect;
+mod docs;
 mod doctor;
-mod documents;
 mod exit;
 mod face;
 mod graph;
 mod help;
-mod inside;
 mod keys;
 mod lab;
 mod logs;
+mod management;
 mod nfd;
+mod observe;
 mod options_page;
+mod output_target;
 mod paper;
+mod parse;
 mod peek;
 mod ping;
 mod progress;
+mod render;
 mod routes;
 mod run;
 mod service;
-mod shown;
 mod signals;
 mod signing;
 mod sim;
+mod status;
 mod strategy;
 mod systemd;
-mod target;
 mod transfer;
 
 use anyhow::Result;
@@ -54,15 +58,15 @@ fn main() -> ExitCode {
     let parsed = help::command().try_get_matches();
     let result = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => run_command(arguments.command),
-        Err(usage) => say_usage(&usage),
+        Err(usage) => print_usage(&usage),
     };
-    // What is still buffered: a line without an end, as of `nw peek`.
+    // Writes what is still buffered: an unfinished line, as of `nw peek`.
     let result = result.and_then(|code| {
         output::stdout().flush()?;
         Ok(code)
     });
     result.unwrap_or_else(|error| match output::failure(&error) {
-        // A reader that has enough, such as `head`, is no error.
+        // A reader that closes the pipe, such as `head`, is not an error.
         Some(ErrorKind::BrokenPipe) => Status::Done.into(),
         _ => {
             note!("nw: {}", output::describe(&error));
@@ -80,18 +84,18 @@ fn run_command(command: Command) -> Result<ExitCode> {
         Command::PingServer(args) => ping::serve(&args),
         Command::Peek(args) => peek::peek(&args),
         Command::Poke(args) => peek::poke(&args),
-        Command::Status(args) => control::status(&args),
+        Command::Status(args) => status::status(&args),
         Command::Face(verb) => face::face(&verb),
         Command::Route(verb) => routes::route(&verb),
         Command::Strategy(verb) => strategy::strategy(&verb),
-        Command::Cs(verb) => control::cs(&verb),
+        Command::Cs(verb) => cs::cs(&verb),
         Command::Key(verb) => keys::key(&verb),
         Command::Cert(verb) => keys::cert(&verb),
-        Command::Top(args) => inside::top(&args),
-        Command::Trace(args) => inside::trace(&args),
-        Command::Tap(args) => inside::tap(&args),
-        Command::Log(verb) => inside::log(&verb),
-        Command::Openapi => inside::openapi(),
+        Command::Top(args) => observe::top(&args),
+        Command::Trace(args) => observe::trace(&args),
+        Command::Tap(args) => observe::tap(&args),
+        Command::Log(verb) => observe::log(&verb),
+        Command::Openapi => observe::openapi(),
         Command::Balancer(verb) => balancer::balancer(&verb),
         Command::Service(verb) => service::service(&verb),
         Command::Graph(verb) => graph::graph(&verb),
@@ -102,15 +106,15 @@ fn run_command(command: Command) -> Result<ExitCode> {
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Dissect(args) => dissect::dissect(&args),
         Command::Demo(args) => demo::demo(&args),
-        Command::Config(args) => documents::config(&args),
-        Command::Completions { shell } => documents::completions(shell),
-        Command::Complete(args) => help::print_values(&args),
-        Command::Man { folder } => documents::man(folder.as_deref()),
+        Command::Config(args) => docs::config(&args),
+        Command::Completions { shell } => docs::completions(shell),
+        Command::Complete(args) => help::print_candidates(&args),
+        Command::Man { folder } => docs::man(folder.as_deref()),
     }
 }
 
-/// Help and version go to standard output, mistakes to standard error.
-fn say_usage(usage: &clap::Error) -> Result<ExitCode> {
+/// Prints help and version to standard output, usage errors to standard error.
+fn print_usage(usage: &clap::Error) -> Result<ExitCode> {
     if usage.use_stderr() {
         let _ = usage.print();
         return Ok(Status::Usage.into());

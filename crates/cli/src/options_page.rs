@@ -1,26 +1,30 @@
-//! The manual page nw.toml(5), made from the options as the program knows them.
+//! The manual page nw.toml(5), generated from the declarations of all options.
 
 use nw_api::config::{Config, SectionText};
 use std::fmt::Write;
 
-/// The page, as roff.
+/// Returns the page as roff.
 pub fn page() -> String {
     let mut page = String::from(
         ".TH NW.TOML 5\n.SH NAME\nnw.toml \\- configuration of a Namewire router\n.SH SYNOPSIS\n.nf\n\
          ~/.config/namewire/nw.toml\n/etc/namewire/nw.toml\n.fi\n.SH DESCRIPTION\n",
     );
     text(
-        "One file in TOML, read by nw run. Every option has a default, so a file needs only what differs. A mistake anywhere in the file \
-         changes nothing and is named with its line. nw config prints all options, nw config --check FILE checks a file. A running router reads the \
-         file again on SIGHUP; it says which changed options need a restart.",
+        "A TOML file, read by nw run. Every option has a default, so a file needs only the options \
+         that differ. If the file has a mistake, nothing is changed, and all mistakes are reported \
+         with their lines. nw config prints all options, nw config --check FILE checks a file. \
+         SIGHUP reloads the file; the router logs which changed options need a restart.",
         &mut page,
     );
     page.push_str(".SH SECTIONS\n");
     for section in Config::sections() {
         write_section(&section, &mut page);
     }
-    page.push_str(".SH EXAMPLES\nA link to a neighbour, and a strategy for one prefix:\n.PP\n.nf\n");
-    let example = "[[face]]\nuri = \"udp4://192.0.2.1:6363\"\npersistency = \"permanent\"\n\n[[route]]\nprefix = \"/\"\nface = \"udp4://192.0.2.1:6363\"\n\n\
+    page.push_str(
+        ".SH EXAMPLES\nA link to a neighbour, and a strategy for one prefix:\n.PP\n.nf\n",
+    );
+    let example = "[[face]]\nuri = \"udp4://192.0.2.1:6363\"\npersistency = \"permanent\"\n\n\
+                   [[route]]\nprefix = \"/\"\nface = \"udp4://192.0.2.1:6363\"\n\n\
                    [[strategy]]\nprefix = \"/sync\"\nstrategy = \"multicast\"\n";
     example.lines().for_each(|line| page.push_str(&format!("{}\n", escape(line))));
     page.push_str(".fi\n.SH SEE ALSO\nnw(1), nw\\-run(1), nw\\-config(1)\n");
@@ -28,7 +32,8 @@ pub fn page() -> String {
 }
 
 fn write_section(section: &SectionText, page: &mut String) {
-    let name = if section.many { format!("[[{}]]", section.path) } else { format!("[{}]", section.path) };
+    let name =
+        if section.many { format!("[[{}]]", section.path) } else { format!("[{}]", section.path) };
     let _ = writeln!(page, ".SS {}", escape(&name));
     text(&section.doc.join(""), page);
     for option in &section.options {
@@ -46,10 +51,10 @@ fn text(text: &str, page: &mut String) {
     let _ = writeln!(page, "{}", escape(text.trim()));
 }
 
-/// Text in which roff finds nothing to do.
+/// Escapes text so that roff prints it unchanged.
 fn escape(text: &str) -> String {
     let escaped = text.replace('\\', "\\e").replace('-', "\\-");
-    // At the beginning of a line these begin a request.
+    // These characters begin a request at the beginning of a line.
     let guard = if escaped.starts_with(['.', '\'']) { "\\&" } else { "" };
     format!("{guard}{escaped}")
 }
@@ -59,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_option_is_on_the_page_and_no_text_is_a_request() {
+    fn page_has_every_option_and_no_accidental_request() {
         let page = page();
         for name in Config::option_names() {
             let (section, key) = name.rsplit_once('.').unwrap();
@@ -70,7 +75,9 @@ mod tests {
         }
         for line in page.lines().filter(|line| line.starts_with(['.', '\''])) {
             assert!(
-                [".TH", ".SH", ".SS", ".TP", ".PP", ".nf", ".fi"].iter().any(|known| line.starts_with(known)),
+                [".TH", ".SH", ".SS", ".TP", ".PP", ".nf", ".fi"]
+                    .iter()
+                    .any(|known| line.starts_with(known)),
                 "{line}"
             );
         }

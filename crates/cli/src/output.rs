@@ -1,31 +1,34 @@
-//! Text for people, JSON for programs. All output of the command goes through this module, so that a reader that ends early and a full disk are
-//! errors that the command can report, and so that text of others can't command the terminal.
+//! Output of all commands: text for people, JSON for programs.
+//!
+//! All output goes through this module, for two reasons: a closed pipe or a full disk becomes an
+//! error that the command can handle, and escape sequences in text from the network can't control
+//! the terminal.
 
 use anyhow::Result;
 use serde::Serialize;
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, StdoutLock, Write};
 
-/// Writes a line of text to standard output; an `io::Result`.
+/// Writes a line of text to standard output. Evaluates to an `io::Result`.
 macro_rules! outln {
     () => { $crate::output::text(format_args!("\n")) };
     ($($part:tt)*) => { $crate::output::line(format_args!($($part)*)) };
 }
 
-/// Writes text to standard output; an `io::Result`.
+/// Writes text to standard output. Evaluates to an `io::Result`.
 macro_rules! out {
     ($($part:tt)*) => { $crate::output::text(format_args!($($part)*)) };
 }
 
-/// Writes a line to standard error. Where that fails there is no place left to report it.
+/// Writes a line to standard error. Failures are ignored, as they could not be reported.
 macro_rules! note {
     ($($part:tt)*) => { $crate::output::note(format_args!($($part)*)) };
 }
 
-/// Standard output. Its errors are recognised by [`failure`].
+/// Standard output. [`failure`] recognises its errors.
 pub struct Output(StdoutLock<'static>);
 
-/// Standard output, for bytes that are written as they are.
+/// Returns standard output, for bytes that are written unchanged.
 pub fn stdout() -> Output {
     Output(io::stdout().lock())
 }
@@ -40,7 +43,7 @@ impl Write for Output {
     }
 }
 
-/// Standard output can't be written.
+/// Error: standard output can't be written.
 #[derive(Debug)]
 struct OutputError(io::Error);
 
@@ -58,7 +61,8 @@ impl fmt::Display for OutputError {
 
 impl std::error::Error for OutputError {}
 
-/// What went wrong at standard output, if that is what `error` is about. Errors of sockets have the same kinds and are something else.
+/// Returns the error kind if `error` is about standard output. Socket errors of the same kinds do
+/// not count.
 pub fn failure(error: &anyhow::Error) -> Option<io::ErrorKind> {
     error.chain().find_map(|cause| {
         let error = cause.downcast_ref::<io::Error>()?;
@@ -78,7 +82,7 @@ pub fn line(text: fmt::Arguments<'_>) -> io::Result<()> {
     stdout().write_all(line.as_bytes())
 }
 
-/// Writes help, with colours on a terminal.
+/// Writes help to standard output, with colours on a terminal.
 pub fn print(help: &clap::Error) -> io::Result<()> {
     help.print().map_err(OutputError::wrap)?;
     stdout().flush()
@@ -91,33 +95,38 @@ pub fn note(text: fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_all(line.as_bytes());
 }
 
-/// `text` without what a terminal obeys: escape sequences become visible, lines and tabs stay.
+/// Makes control characters visible, except line ends and tabs, so that text can't control the
+/// terminal.
 pub fn printable(text: &str) -> String {
     escape(text, |c| c == '\n' || c == '\t')
 }
 
-/// As [`printable`], in one line.
+/// Makes all control characters visible, including line ends and tabs.
 pub fn printable_line(text: &str) -> String {
     escape(text, |_| false)
 }
 
-fn escape(text: &str, stays: impl Fn(char) -> bool) -> String {
-    let mut shown = String::with_capacity(text.len() + 1);
+fn escape(text: &str, is_allowed: impl Fn(char) -> bool) -> String {
+    let mut escaped = String::with_capacity(text.len() + 1);
     for c in text.chars() {
-        // The second kind reorders what is shown around it.
-        let commands = c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        match commands && !stays(c) {
+        // Control characters, and bidirectional formatting that reorders the surrounding text.
+        let is_control = c.is_control()
+            || matches!(
+                c,
+                '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            );
+        match is_control && !is_allowed(c) {
             true => {
-                let _ = write!(shown, "{}", c.escape_default());
+                let _ = write!(escaped, "{}", c.escape_default());
             }
-            false => shown.push(c),
+            false => escaped.push(c),
         }
     }
-    shown
+    escaped
 }
 
-/// An error with its causes as one sentence. Causes that repeat what stands beside them are left out: many errors show their cause themselves.
+/// Returns an error with its causes as one sentence. Many errors include their cause in their own
+/// text; such repetitions are left out.
 pub fn describe(error: &anyhow::Error) -> String {
     let mut parts: Vec<String> = Vec::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -130,7 +139,7 @@ pub fn describe(error: &anyhow::Error) -> String {
     parts.join(": ")
 }
 
-/// One JSON object on a line of its own.
+/// Writes a value as JSON on a line of its own.
 pub fn json_line(value: &impl Serialize) -> Result<()> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
@@ -139,24 +148,26 @@ pub fn json_line(value: &impl Serialize) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Columns as wide as their widest cell. The first row is the head. Nothing is left out: a narrow terminal wraps it.
+/// Writes a table with the header in the first row. Columns are as wide as their widest cell; a
+/// narrow terminal wraps lines.
 pub fn table(rows: &[Vec<String>]) -> Result<()> {
     Ok(stdout().write_all(table_text(rows, None, &[]).as_bytes())?)
 }
 
-/// As [`table`]; a terminal that is narrower does without the `optional` columns, in this order, as far as it has to, then shows shortened
-/// cells.
+/// Writes a table. On a terminal that is too narrow the `optional` columns are left out, in this
+/// order, as far as needed; then cells are shortened.
 pub fn fitting_table(rows: &[Vec<String>], optional: &[usize]) -> Result<()> {
     let width = match io::stdout().is_terminal() {
         true => ratatui::crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns)),
         false => None,
     };
-    Ok(stdout().write_all(table_text(rows, width.filter(|width| *width > 0), optional).as_bytes())?)
+    Ok(stdout()
+        .write_all(table_text(rows, width.filter(|width| *width > 0), optional).as_bytes())?)
 }
 
-/// Between two columns.
+/// Spaces between two columns.
 const GAP: usize = 2;
-/// A cell is not made shorter than this.
+/// Minimum width of a shortened cell, characters.
 const CELL_MIN: usize = 12;
 
 fn table_text(rows: &[Vec<String>], max: Option<usize>, optional: &[usize]) -> String {
@@ -164,9 +175,14 @@ fn table_text(rows: &[Vec<String>], max: Option<usize>, optional: &[usize]) -> S
         rows.iter().map(|row| row.iter().map(|cell| printable_line(cell)).collect()).collect();
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
     };
-    let mut columns: Vec<(usize, usize)> = (0..count).map(|column| (column, width(column))).collect();
+    let mut columns: Vec<(usize, usize)> =
+        (0..count).map(|column| (column, width(column))).collect();
     if let Some(max) = max {
         fit(&mut columns, max, optional);
     }
@@ -184,16 +200,18 @@ fn table_text(rows: &[Vec<String>], max: Option<usize>, optional: &[usize]) -> S
     text
 }
 
-/// Makes columns, with their widths, fit: optional ones go first, then the widest are made narrower.
+/// Reduces `columns`, given as (index, width), to a total width of `max`: first removes optional
+/// columns, then narrows the widest.
 fn fit(columns: &mut Vec<(usize, usize)>, max: usize, optional: &[usize]) {
     fn total(columns: &[(usize, usize)]) -> usize {
-        columns.iter().map(|(_, width)| width).sum::<usize>() + GAP * columns.len().saturating_sub(1)
+        columns.iter().map(|(_, width)| width).sum::<usize>()
+            + GAP * columns.len().saturating_sub(1)
     }
     for column in optional {
         if total(columns) <= max {
             return;
         }
-        columns.retain(|(kept, _)| kept != column);
+        columns.retain(|(index, _)| index != column);
     }
     while total(columns) > max {
         match columns.iter_mut().max_by_key(|(_, width)| *width) {
@@ -203,7 +221,7 @@ fn fit(columns: &mut Vec<(usize, usize)>, max: usize, optional: &[usize]) {
     }
 }
 
-/// The beginning and the end of a text, in so many characters.
+/// Shortens a text to `width` characters by removing its middle.
 fn shorten(text: &str, width: usize) -> String {
     let count = text.chars().count();
     if count <= width {
@@ -215,17 +233,17 @@ fn shorten(text: &str, width: usize) -> String {
     format!("{head}…{tail}")
 }
 
-/// A head or row of a table.
+/// Returns a row of a table.
 pub fn row<const N: usize>(cells: [&dyn std::fmt::Display; N]) -> Vec<String> {
     cells.iter().map(|cell| cell.to_string()).collect()
 }
 
-/// A number of things: 1 packet, 2 packets.
+/// Returns a number with a noun in singular or plural: 1 packet, 2 packets.
 pub fn count(number: u64, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A duration as people say it: 850 µs, 12.3 ms, 4.5 s.
+/// Returns a duration with a suitable unit: 850 µs, 12.30 ms, 4.50 s.
 pub fn duration_us(us: u64) -> String {
     match us {
         0..1_000 => format!("{us} µs"),
@@ -240,25 +258,30 @@ mod tests {
     use anyhow::{Context, anyhow};
 
     #[test]
-    fn durations_read_well() {
+    fn durations_and_counts_have_units() {
         assert_eq!(duration_us(850), "850 µs");
         assert_eq!(duration_us(12_340), "12.34 ms");
         assert_eq!(duration_us(4_500_000), "4.50 s");
-        assert_eq!((count(1, "packet"), count(0, "packet")), ("1 packet".into(), "0 packets".into()));
+        assert_eq!(
+            (count(1, "packet"), count(0, "packet")),
+            ("1 packet".into(), "0 packets".into())
+        );
     }
 
     #[test]
-    fn describe_repeated_causes_once() {
+    fn describe_leaves_out_repeated_causes() {
         let full = || io::Error::from_raw_os_error(28);
-        let shown = anyhow::Error::new(full()).context(format!("can't write: {}", full())).context("a.bin");
-        assert_eq!(describe(&shown), "a.bin: can't write: No space left on device (os error 28)");
-        let thrice = Err::<(), _>(anyhow!("x is no face URI: it has no scheme")).context("x is no face URI");
-        assert_eq!(describe(&thrice.unwrap_err()), "x is no face URI: it has no scheme");
+        let error =
+            anyhow::Error::new(full()).context(format!("can't write: {}", full())).context("a.bin");
+        assert_eq!(describe(&error), "a.bin: can't write: No space left on device (os error 28)");
+        let repeated =
+            Err::<(), _>(anyhow!("x is no face URI: it has no scheme")).context("x is no face URI");
+        assert_eq!(describe(&repeated.unwrap_err()), "x is no face URI: it has no scheme");
         assert_eq!(describe(&anyhow!("inner").context("outer")), "outer: inner");
     }
 
     #[test]
-    fn failure_output_is_told_from_sockets() {
+    fn failure_ignores_socket_errors() {
         let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
         let output = anyhow::Error::from(OutputError::wrap(broken())).context("while listing");
         assert_eq!(failure(&output), Some(io::ErrorKind::BrokenPipe));
@@ -266,8 +289,11 @@ mod tests {
     }
 
     #[test]
-    fn printable_escapes_are_shown_and_rows_stay_one_line() {
-        assert_eq!(printable("a\x1b[31mb\n\tc\u{9b}\u{202e}"), "a\\u{1b}[31mb\n\tc\\u{9b}\\u{202e}");
+    fn printable_shows_escapes_and_keeps_rows_on_one_line() {
+        assert_eq!(
+            printable("a\x1b[31mb\n\tc\u{9b}\u{202e}"),
+            "a\\u{1b}[31mb\n\tc\\u{9b}\\u{202e}"
+        );
         let rows = [vec!["unix:///x\ny".into(), "1".into()], vec!["é".into(), "2".into()]];
         let text = table_text(&rows, None, &[]);
         assert_eq!(text, "unix:///x\\ny  1\né             2\n");
@@ -275,7 +301,8 @@ mod tests {
 
     #[test]
     fn table_fits_a_narrow_terminal() {
-        let rows = [row([&"id", &"peer", &"bytes"]), row([&256, &"udp4://192.0.2.100:6363", &123_456])];
+        let rows =
+            [row([&"id", &"peer", &"bytes"]), row([&256, &"udp4://192.0.2.100:6363", &123_456])];
         let fitted = |width| table_text(&rows, Some(width), &[2]);
         assert_eq!(fitted(80).lines().nth(1), Some("256  udp4://192.0.2.100:6363  123456"));
         assert_eq!(fitted(30).lines().nth(1), Some("256  udp4://192.0.2.100:6363"));

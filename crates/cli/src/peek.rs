@@ -1,15 +1,15 @@
-//! `nw peek` and `nw poke`: one packet.
+//! `nw peek` fetches one Data packet, `nw poke` serves one.
 
-use crate::args::{Peek, PeekShow, Poke};
-use crate::connect::{Registration, connect, connect_lasting};
+use crate::args::packet::{Peek, PeekShow, Poke};
+use crate::connect::{Registration, connect, connect_with_retry};
 use crate::exit::{Failure, Status};
 use crate::output::{json_line, stdout};
-use crate::target::is_binary;
+use crate::output_target::is_binary;
 use crate::{dissect, signals, signing};
 use anyhow::{Context, Result, bail};
 use nw_app::ClientError;
 use nw_app::object::ObjectError;
-use nw_app::packet::{Patience, fetch_packet};
+use nw_app::packet::{RetryPolicy, fetch_packet};
 use nw_app::verify::Signer;
 use nw_element_api::Kind;
 use nw_wire::types::content_type;
@@ -19,21 +19,22 @@ use std::io::{IsTerminal, Read, Write, stdin};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// A little more than the lifetime, so that a Nack at its very end is still seen.
+/// Added to the lifetime, so that a Nack at its very end is still received.
 const NACK_GRACE_MS: u64 = 100;
 
-/// How long the connection stays after the answer. A router may handle the end of a connection
-/// before the packets that came over it, and NDNd drops Data of a face that is gone.
+/// How long the connection stays open after the answer. A router may process the end of a
+/// connection before packets received over it, and NDNd drops Data of a closed face.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// Fetches one Data packet.
+/// Runs `nw peek`: fetches and prints one Data packet.
 pub fn peek(args: &Peek) -> Result<ExitCode> {
-    let ended = signals::Ended::watch()?;
-    let mut verifier = signing::verifier(&args.verifying)?;
+    let stop_flag = signals::StopFlag::watch()?;
+    let mut verifier = signing::verifier(&args.verify)?;
     let mut client = connect(&args.router)?;
-    client.stop_when(ended.flag());
-    let mut interest =
-        InterestBuilder::new(args.name.clone()).can_be_prefix(args.prefix).must_be_fresh(args.fresh);
+    client.stop_when(stop_flag.flag());
+    let mut interest = InterestBuilder::new(args.name.clone())
+        .can_be_prefix(args.prefix)
+        .must_be_fresh(args.fresh);
     for hint in &args.hint {
         interest = interest.forwarding_hint(hint.clone());
     }
@@ -45,15 +46,15 @@ pub fn peek(args: &Peek) -> Result<ExitCode> {
     }
     let lifetime = Duration::from_millis(args.lifetime);
     let total = Duration::from_millis(args.timeout.unwrap_or(args.lifetime) + NACK_GRACE_MS);
-    let patience = Patience { total, ..Patience::once(lifetime) };
+    let patience = RetryPolicy { timeout: total, ..RetryPolicy::once(lifetime) };
     match fetch_packet(&mut client, interest, &mut verifier, patience) {
-        Ok((wire, signer)) => show(args, &wire, &signer),
-        Err(_) if ended.is_ended() => Ok(Status::Interrupted.into()),
+        Ok((wire, signer)) => print_packet(args, &wire, &signer),
+        Err(_) if stop_flag.is_set() => Ok(Status::Interrupted.into()),
         Err(error) => Err(error.into()),
     }
 }
 
-fn show(args: &Peek, wire: &[u8], signer: &Signer) -> Result<ExitCode> {
+fn print_packet(args: &Peek, wire: &[u8], signer: &Signer) -> Result<ExitCode> {
     let data = Data::check(wire)?;
     if args.json {
         let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
@@ -61,12 +62,17 @@ fn show(args: &Peek, wire: &[u8], signer: &Signer) -> Result<ExitCode> {
             KeyLocator::Name(name) => name.to_string(),
             KeyLocator::Digest(digest) => hex(digest),
         });
-        json_line(
-            &json!({ "name": data.name().to_string(), "content_type": data.content_type(), "freshness_ms": data.freshness_ms(),
-            "final_block": data.final_block().map(|c| c.to_string()), "signature_type": data.signature_info().typ().number(),
-            "key_locator": locator, "verified": matches!(signer, Signer::Verified(_)),
-            "content_hex": hex(data.content()), "digest": hex(&data.digest()) }),
-        )?;
+        json_line(&json!({
+            "name": data.name().to_string(),
+            "content_type": data.content_type(),
+            "freshness_ms": data.freshness_ms(),
+            "final_block": data.final_block().map(|c| c.to_string()),
+            "signature_type": data.signature_info().typ().number(),
+            "key_locator": locator,
+            "verified": matches!(signer, Signer::Verified(_)),
+            "content_hex": hex(data.content()),
+            "digest": hex(&data.digest()),
+        }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let bytes = match args.show {
@@ -77,27 +83,30 @@ fn show(args: &Peek, wire: &[u8], signer: &Signer) -> Result<ExitCode> {
         }
         PeekShow::Packet => wire,
         PeekShow::Content if data.content_type() != content_type::BLOB && !args.raw => {
-            return Err(ObjectError::of_content_type(&data))
-                .context("--raw prints its content, --show tree the whole packet");
+            return Err(ObjectError::from_content_type(&data))
+                .context("use --raw to print its content, or --show tree for the whole packet");
         }
         PeekShow::Content => data.content(),
     };
     if std::io::stdout().is_terminal() && is_binary(bytes) {
-        bail!("it is binary, and standard output is a terminal: pipe it, or use --show tree or --json");
+        bail!(
+            "the content is binary and standard output is a terminal: pipe it, or use --show tree \
+             or --json"
+        );
     }
     stdout().write_all(bytes)?;
     stdout().flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Offers one Data packet until it was asked for.
+/// Runs `nw poke`: serves one Data packet until it is requested.
 pub fn poke(args: &Poke) -> Result<ExitCode> {
-    let ended = signals::Ended::watch()?;
+    let stop_flag = signals::StopFlag::watch()?;
     let content = match &args.content {
         Some(text) => text.clone().into_bytes(),
         None => {
             let mut content = Vec::new();
-            // One packet holds no more; reading on would only take memory.
+            // One packet holds no more, so a longer input is not read.
             stdin().lock().take(nw_wire::PACKET_LEN_MAX as u64 + 1).read_to_end(&mut content)?;
             content
         }
@@ -108,41 +117,47 @@ pub fn poke(args: &Poke) -> Result<ExitCode> {
         builder = builder.final_block_of(args.name.as_ref());
     }
     let packet = builder.encode(&signer)?;
-    Data::check(&packet)
-        .with_context(|| format!("{} bytes of content do not fit one packet", content.len()))?;
-    let mut client = connect_lasting(&args.router, args.serving.no_reconnect)?;
-    client.stop_when(ended.flag());
+    Data::check(&packet).with_context(|| {
+        format!("{} bytes of content do not fit into one packet", content.len())
+    })?;
+    let mut client = connect_with_retry(&args.router, args.serve.no_reconnect)?;
+    client.stop_when(stop_flag.flag());
     let commander = signer.commander(&args.router)?;
-    let mut registration =
-        Registration::new(&mut client, commander, Some(args.name.clone()), signer.key_name(), &args.serving)?;
+    let mut registration = Registration::new(
+        &mut client,
+        commander,
+        Some(args.name.clone()),
+        signer.key_name(),
+        &args.serve,
+    )?;
     let deadline = args.timeout.map(|ms| client.now() + Duration::from_millis(ms));
     let mut answered = false;
-    let mut leave_at = None;
-    while leave_at.is_none_or(|at| client.now() < at) {
+    let mut close_at = None;
+    while close_at.is_none_or(|at| client.now() < at) {
         if !answered && deadline.is_some_and(|deadline| client.now() >= deadline) {
-            let text = format!("no Interest for {} came in time", args.name);
+            let text = format!("no Interest for {} arrived in time", args.name);
             return Err(Failure::new(Status::TimedOut, text).into());
         }
-        let turned = client.turn(Some(Duration::from_millis(50)), |_, received, out| {
-            let asks = received.kind() == Kind::Interest
+        let result = client.poll(Some(Duration::from_millis(50)), |_, received, out| {
+            let is_request = received.kind() == Kind::Interest
                 && Interest::check(received.wire).is_ok_and(|interest| {
                     interest.is_answered_by(args.name.as_ref(), || nw_wire::sha256(&[&packet]))
                 });
-            if asks {
+            if is_request {
                 answered = true;
                 out.answer(&received, &packet);
             } else {
                 signer.answer(&received, out);
             }
         });
-        match turned.and_then(|_| registration.keep(&mut client)) {
+        match result.and_then(|_| registration.update(&mut client)) {
             Ok(_) => {}
             Err(ClientError::Interrupted) => break,
             Err(_) if answered => break,
             Err(error) => return Err(error.into()),
         }
         if answered {
-            leave_at.get_or_insert(client.now() + LINGER);
+            close_at.get_or_insert(client.now() + LINGER);
         }
     }
     client.flush();

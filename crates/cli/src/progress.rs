@@ -1,10 +1,10 @@
-//! Progress on a terminal; nothing elsewhere.
+//! Progress bars on a terminal; hidden elsewhere.
 
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, stderr};
 use std::time::Duration;
 
-/// A bar over octets (a spinner while their number is not known), on standard error.
+/// Returns a bar over bytes, or a spinner if `total` is `None`, on standard error.
 pub fn bytes(total: Option<u64>, quiet: bool) -> ProgressBar {
     let target = if quiet || !stderr().is_terminal() {
         ProgressDrawTarget::hidden()
@@ -21,15 +21,21 @@ pub fn bytes(total: Option<u64>, quiet: bool) -> ProgressBar {
     bar
 }
 
-/// A line about content that is carried, on standard error: a spinner, and a bar once the number of segments is known.
+/// Returns the progress of a transfer, on standard error: a spinner, and a bar once the number of
+/// segments is known.
 pub fn transfer(quiet: bool) -> ProgressBar {
     let bar = bytes(None, quiet);
     bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("a constant template"));
     bar
 }
 
-/// Shows how far a transfer is: bytes so far, in the unit that summaries use, and segments of how many.
-pub fn show_transfer(bar: &ProgressBar, bytes: u64, elapsed: Duration, segments: (u64, Option<u64>)) {
+/// Updates the progress of a transfer. `segments`: number transferred, and total if known.
+pub fn show_transfer(
+    bar: &ProgressBar,
+    bytes: u64,
+    elapsed: Duration,
+    segments: (u64, Option<u64>),
+) {
     if bar.is_hidden() {
         return;
     }
@@ -45,16 +51,17 @@ pub fn show_transfer(bar: &ProgressBar, bytes: u64, elapsed: Duration, segments:
     }
 }
 
-/// A bar over parts of one thing, on standard error.
+/// Returns a bar over `total` steps, on standard error.
 pub fn parts(total: u64, quiet: bool) -> ProgressBar {
     let bar = bytes(Some(total), quiet);
     bar.set_style(
-        ProgressStyle::with_template("{bar:32} {percent} %  {eta} left").expect("a constant template"),
+        ProgressStyle::with_template("{bar:32} {percent} %  {eta} left")
+            .expect("a constant template"),
     );
     bar
 }
 
-/// A spinner with the time that something takes, on standard error.
+/// Returns a spinner with elapsed and planned time, on standard error.
 pub fn time(planned: Duration, quiet: bool) -> ProgressBar {
     let bar = bytes(None, quiet);
     let style = "{spinner} measuring: {elapsed} of {msg}";

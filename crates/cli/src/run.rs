@@ -1,6 +1,6 @@
-//! `nw run`: the router as a program: configuration, signals, logs.
+//! `nw run`: the router as a program, with configuration, signals and logs.
 
-use crate::args::{self, Run};
+use crate::args::run::{self, RunArgs};
 use crate::logs::Levels;
 use crate::output::describe;
 use crate::systemd;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use nw_api::config::{Config, LogFormat};
 use nw_app::transport;
 use nw_rest_api::{LogSwitch, Server};
-use nw_router::{Checked, Handle, Host, InheritedUnix, Stage};
+use nw_router::{ActivatedUnixSocket, Checked, Handle, Host, Stage};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::collections::BTreeSet;
@@ -16,55 +16,65 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Runs until a signal ends it.
-pub fn run(args: &Run) -> Result<ExitCode> {
+/// Runs a router until a signal ends it.
+pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let path = args.config.clone().or_else(found_config);
     let checked = read(path.as_deref(), args, Stage::Start)?;
     if args.check {
         args.log.as_deref().map_or(Ok(()), Levels::check)?;
-        let what = path.map_or("the default".into(), |path| path.display().to_string());
-        out!("{}", verdict(&what, &checked))?;
+        let source = path.map_or("the default".into(), |path| path.display().to_string());
+        out!("{}", verdict(&source, &checked))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut config = checked.config;
     let format = match args.log_format {
-        Some(args::LogFormat::Text) => LogFormat::Text,
-        Some(args::LogFormat::Json) => LogFormat::Json,
+        Some(run::LogFormat::Text) => LogFormat::Text,
+        Some(run::LogFormat::Json) => LogFormat::Json,
         None => config.log.format,
     };
     let levels = Levels::start(args.log.as_deref().unwrap_or(Levels::of(&config)), format)?;
-    if gives_up(&config) {
-        let kept = nw_router::privileges::drop(&config)?;
+    if drops_privileges(&config) {
+        let capabilities = nw_router::privileges::drop(&config)?;
         let uid = nw_router::privileges::uid();
-        tracing::info!(uid, kept = kept.join(","), "rights that no feature needs are given up");
-        // As the user it is now: what can't be read any more would be found out by the next reload only.
+        tracing::info!(
+            uid,
+            kept = capabilities.join(","),
+            "capabilities that no feature needs are dropped"
+        );
+        // Read again as the new user: files that are no longer readable would only fail at a
+        // reload.
         config = read(path.as_deref(), args, Stage::Start)?.config;
     }
     let (mut unix, mut control_socket) = (None, None);
-    for inherited in nw_router::take_inherited()? {
+    for inherited in nw_router::take_activated_sockets()? {
         let is_control = inherited.path.to_string_lossy().ends_with(".control.sock");
-        let place = if is_control { &mut control_socket } else { &mut unix };
-        if place.replace(inherited).is_some() {
+        let slot = if is_control { &mut control_socket } else { &mut unix };
+        if slot.replace(inherited).is_some() {
             bail!(
-                "the socket unit passes more than one socket of a kind: one is for applications, one may end in .control.sock"
+                "the systemd socket unit passes more than one socket of a kind: it may have one \
+                 for applications, and one that ends in .control.sock"
             );
         }
     }
-    let unix_path = unix.as_ref().map_or_else(|| nw_router::unix_path(&config), |unix| unix.path.clone());
-    // Before its socket answers: who sees that may send SIGHUP, which must not end it.
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("can't watch for signals")?;
+    let unix_path =
+        unix.as_ref().map_or_else(|| nw_router::unix_path(&config), |unix| unix.path.clone());
+    // Before the socket is opened: from then on SIGHUP may arrive, which must not end the process.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("can't handle signals")?;
     let mut host = Host::with_inherited(config.clone(), unix)?;
-    let mut advice = BTreeSet::new();
-    for (uri, its_advice) in host.listeners() {
-        tracing::info!(%uri, "listening");
-        advice.extend(its_advice);
+    for renamed in &config.renamed {
+        tracing::warn!("{renamed}");
     }
-    // What the system granted is one setting for all sockets: it is said once.
+    let mut advice = BTreeSet::new();
+    for (uri, listener_advice) in host.listeners() {
+        tracing::info!(%uri, "listening");
+        advice.extend(listener_advice);
+    }
+    // The advice is about system-wide settings, so each is logged once, not per listener.
     advice.iter().for_each(|advice| tracing::warn!("{advice}"));
-    say_where(&unix_path, config.unix.enabled, args.write_client_conf);
-    let _server = control(&config, &unix_path, control_socket, host.handle(), &levels)?;
-    let reading = Reading { started_with: config, path, args: args.clone() };
-    watch_signals(signals, host.handle(), reading, args.log.is_none().then_some(levels))?;
+    log_socket(&unix_path, config.unix.enabled, args.write_client_conf);
+    let _server = open_control(&config, &unix_path, control_socket, host.handle(), &levels)?;
+    let source = ReloadSource { started_with: config, path, args: args.clone() };
+    watch_signals(signals, host.handle(), source, args.log.is_none().then_some(levels))?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), shards = host.shards(), "running");
     systemd::ready(&host.handle()).context("can't start a thread")?;
     host.run()?;
@@ -72,17 +82,22 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Opens the control socket. Where nobody said that there is to be one, and where, a router runs without if it must.
-fn control(
+/// Opens the control socket. If [control] is not configured, a failure is only logged.
+fn open_control(
     config: &Config,
     unix: &Path,
-    inherited: Option<InheritedUnix>,
+    inherited: Option<ActivatedUnixSocket>,
     handle: Handle,
     levels: &Levels,
 ) -> Result<Option<Server>> {
-    let path =
-        inherited.as_ref().map(|inherited| inherited.path.clone()).or_else(|| config.control_path(unix));
-    if path.is_none() && config.control.listen.is_empty() && config.control.metrics_listen.is_empty() {
+    let path = inherited
+        .as_ref()
+        .map(|inherited| inherited.path.clone())
+        .or_else(|| config.control_path(unix));
+    if path.is_none()
+        && config.control.listen.is_empty()
+        && config.control.metrics_listen.is_empty()
+    {
         return Ok(None);
     }
     match nw_rest_api::serve(
@@ -93,39 +108,40 @@ fn control(
         Arc::new(levels.clone()),
     ) {
         Ok(server) => {
-            server.places().iter().for_each(|place| tracing::info!(%place, "control"));
+            server.addresses().iter().for_each(|place| tracing::info!(%place, "control"));
             Ok(Some(server))
         }
         Err(error) if config.control == nw_api::config::Control::default() => {
-            tracing::warn!("nw top, trace, tap and log won't reach this router: {error}");
+            tracing::warn!("nw top, trace, tap and log do not work with this router: {error}");
             Ok(None)
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// Reads and checks a configuration file, as it stands.
+/// Reads and checks a configuration file.
 pub fn load(path: &Path) -> Result<Checked> {
     Ok(nw_router::check_file(path, Stage::Start, |_| {})?)
 }
 
-/// Reads and checks the configuration file, or the default, with what the command line says in its place.
-fn read(path: Option<&Path>, args: &Run, stage: Stage) -> Result<Checked> {
-    let adjust = |config: &mut Config| adjust(config, args);
+/// Reads and checks the configuration file, or the default, with the changes of the command line.
+fn read(path: Option<&Path>, args: &RunArgs, stage: Stage) -> Result<Checked> {
+    let adjust = |config: &mut Config| apply_options(config, args);
     Ok(match path {
         Some(path) => nw_router::check_file(path, stage, adjust)?,
         None => nw_router::check("the command line", "", stage, adjust)?,
     })
 }
 
-fn adjust(config: &mut Config, args: &Run) {
+/// Applies options of the command line to the configuration.
+fn apply_options(config: &mut Config, args: &RunArgs) {
     config.forwarder.shards = args.shards.unwrap_or(config.forwarder.shards);
     config.process.drop_privileges |= args.drop_privileges;
     if let Some(port) = args.port {
         for listen in [&mut config.tcp.listen, &mut config.udp.listen] {
             listen.iter_mut().for_each(|address| address.set_port(port));
-            let mut known = BTreeSet::new();
-            listen.retain(|address| known.insert(*address));
+            let mut seen = BTreeSet::new();
+            listen.retain(|address| seen.insert(*address));
         }
     }
     if let Some(socket) = &args.socket {
@@ -136,65 +152,73 @@ fn adjust(config: &mut Config, args: &Run) {
     }
 }
 
-const fn gives_up(config: &Config) -> bool {
+const fn drops_privileges(config: &Config) -> bool {
     config.process.drop_privileges || config.process.user.is_some()
 }
 
-/// What `--check` prints of a configuration that has no mistakes.
-pub fn verdict(what: &str, checked: &Checked) -> String {
+/// Returns the text that `--check` prints for a configuration without mistakes.
+pub fn verdict(source: &str, checked: &Checked) -> String {
+    let renamed = checked.config.renamed.iter().map(|renamed| format!("warning: {renamed}\n"));
     let warnings = checked.warnings.iter().map(|warning| format!("warning: {warning}\n"));
-    let lines = warnings.chain(checked.unchecked.iter().map(|what| format!("not checked: {what}\n")));
-    format!("{what} is a configuration this router can run with\n{}", lines.collect::<String>())
+    let unchecked = checked.unchecked.iter().map(|item| format!("not checked: {item}\n"));
+    let lines = renamed.chain(warnings).chain(unchecked);
+    format!("{source} is a configuration this router can run with\n{}", lines.collect::<String>())
 }
 
-/// Says how other programs find this router, where they do not look by themselves.
-fn say_where(socket: &Path, enabled: bool, write: bool) {
+/// Logs how other programs find this router, unless it is at a standard place.
+fn log_socket(socket: &Path, enabled: bool, write: bool) {
     if !enabled {
         return;
     }
     let uri = transport::unix_uri(socket);
-    let is_known = |path: &&str| Path::new(path) == socket;
-    if !write && (transport::SOCKETS.iter().any(is_known) || transport::is_configured(&uri)) {
+    let is_standard = |path: &&str| Path::new(path) == socket;
+    if !write && (transport::SOCKETS.iter().any(is_standard) || transport::is_configured(&uri)) {
         return;
     }
     if !write {
         return tracing::info!(
-            "other programs find this router with: export NDN_CLIENT_TRANSPORT={uri} (or run it with --write-client-conf)"
+            "other programs find this router with: export NDN_CLIENT_TRANSPORT={uri} (or run it \
+             with --write-client-conf)"
         );
     }
     match transport::write_client_conf(&uri) {
         Ok((path, None)) => {
-            tracing::info!(path = %path.display(), "other programs find this router by client.conf")
+            tracing::info!(path = %path.display(), "client.conf now names this router")
         }
         Ok((path, Some(before))) => tracing::info!(
-            path = %path.display(), before, "other programs find this router by client.conf; its transport was another"
+            path = %path.display(),
+            before,
+            "client.conf now names this router in place of another transport"
         ),
         Err(error) => tracing::error!(
-            "client.conf can't be written: {error}; other programs find this router with: export NDN_CLIENT_TRANSPORT={uri}"
+            "client.conf can't be written: {error}; other programs find this router with: export \
+             NDN_CLIENT_TRANSPORT={uri}"
         ),
     }
 }
 
-/// The first configuration file that is there.
+/// Returns the first existing configuration file.
 pub(crate) fn found_config() -> Option<PathBuf> {
     let user = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-    let user = user.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
+    let user =
+        user.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
     let folders = user.into_iter().chain([PathBuf::from("/etc")]);
     folders.map(|folder| folder.join("namewire/nw.toml")).find(|path| path.exists())
 }
 
-/// What is read again on SIGHUP.
-struct Reading {
+/// What a reload needs: the file, the options of the command line, and the initial configuration.
+struct ReloadSource {
     started_with: Config,
     path: Option<PathBuf>,
-    args: Run,
+    args: RunArgs,
 }
 
-/// SIGTERM and SIGINT end the router, SIGHUP makes it read its configuration again. A file with mistakes changes nothing.
+/// Handles signals in a thread: SIGTERM and SIGINT end the router, SIGHUP reloads the
+/// configuration. A file with mistakes changes nothing.
 fn watch_signals(
     mut signals: Signals,
     handle: Handle,
-    reading: Reading,
+    source: ReloadSource,
     levels: Option<Levels>,
 ) -> Result<()> {
     let watch = move || {
@@ -203,20 +227,25 @@ fn watch_signals(
                 systemd::stopping();
                 return handle.stop();
             }
-            let Some(path) = &reading.path else {
+            let Some(path) = &source.path else {
                 tracing::warn!(
-                    "SIGHUP: this router runs without a configuration file, so there is nothing to read again"
+                    "SIGHUP: this router runs without a configuration file, so there is nothing to \
+                     reload"
                 );
                 continue;
             };
             systemd::reloading();
-            match read(Some(path), &reading.args, Stage::Reload) {
+            match read(Some(path), &source.args, Stage::Reload) {
                 Ok(Checked { config, .. }) => {
-                    let missing = nw_router::privileges::missing(&config, &reading.started_with);
-                    if gives_up(&reading.started_with) && !missing.is_empty() {
+                    for renamed in &config.renamed {
+                        tracing::warn!("SIGHUP: {renamed}");
+                    }
+                    let missing = nw_router::privileges::missing(&config, &source.started_with);
+                    if drops_privileges(&source.started_with) && !missing.is_empty() {
                         let missing = missing.join(", ");
                         tracing::warn!(
-                            "SIGHUP: what this file switches on needs {missing}, given up at the start: restart the router"
+                            "SIGHUP: this configuration needs {missing}, dropped at start: restart \
+                             the router"
                         );
                     }
                     if let Some(levels) = &levels {
@@ -225,12 +254,18 @@ fn watch_signals(
                     handle.reload(config);
                 }
                 Err(error) => {
-                    tracing::error!("SIGHUP: the configuration stays as it was: {}", describe(&error))
+                    tracing::error!(
+                        "SIGHUP: the configuration stays as it was: {}",
+                        describe(&error)
+                    )
                 }
             }
             systemd::reloaded(&handle);
         }
     };
-    std::thread::Builder::new().name("signals".into()).spawn(watch).context("can't start a thread")?;
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(watch)
+        .context("can't start a thread")?;
     Ok(())
 }

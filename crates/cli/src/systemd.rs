@@ -1,34 +1,35 @@
-//! What systemd is told, when it started this router: ready, reloading, stopping, alive, and a line of status (sd_notify(3)).
+//! Notifications to systemd (sd_notify(3)): ready, reloading, stopping, watchdog, and a status
+//! line.
 //!
-//! Without `NOTIFY_SOCKET` all of this does nothing.
+//! Without `NOTIFY_SOCKET` in the environment all functions do nothing.
 
 use core::time::Duration;
 use nw_router::Handle;
-use nw_router::inside::{Answer, Question};
+use nw_router::introspection::{Query, QueryReply};
 use sd_notify::NotifyState;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::mpsc;
 
-/// How often the status is said where no watchdog wants to hear more.
+/// Interval of status lines if no watchdog requires a shorter one.
 const STATUS_PERIOD: Duration = Duration::from_secs(30);
 /// A reload takes effect within this time.
 const RELOAD_MAX: Duration = Duration::from_secs(10);
 
-fn tell(states: &[NotifyState<'_>]) {
-    let place = std::env::var_os("NOTIFY_SOCKET").unwrap_or_default();
-    // The library knows paths only.
-    let told = match place.as_bytes().strip_prefix(b"@") {
-        Some(name) => tell_abstract(name, states),
+fn notify(states: &[NotifyState<'_>]) {
+    let socket = std::env::var_os("NOTIFY_SOCKET").unwrap_or_default();
+    // The library supports only sockets with a path.
+    let result = match socket.as_bytes().strip_prefix(b"@") {
+        Some(name) => notify_abstract(name, states),
         None => sd_notify::notify(states),
     };
-    if let Err(error) = told {
-        tracing::warn!(%error, "systemd can't be told");
+    if let Err(error) = result {
+        tracing::warn!(%error, "can't notify systemd");
     }
 }
 
-fn tell_abstract(name: &[u8], states: &[NotifyState<'_>]) -> std::io::Result<()> {
+fn notify_abstract(name: &[u8], states: &[NotifyState<'_>]) -> std::io::Result<()> {
     let text: String = states.iter().map(|state| format!("{state}\n")).collect();
     let socket = UnixDatagram::unbound()?;
     socket.send_to_addr(text.as_bytes(), &SocketAddr::from_abstract_name(name)?).map(drop)
@@ -38,12 +39,13 @@ fn is_listening() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// The router listens; from now on systemd is told that it is alive as long as its loop answers.
+/// Reports that the router listens. From then on the watchdog is notified as long as the event loop
+/// answers.
 pub fn ready(handle: &Handle) -> std::io::Result<()> {
     if !is_listening() {
         return Ok(());
     }
-    tell(&[NotifyState::Ready, NotifyState::Status("running")]);
+    notify(&[NotifyState::Ready, NotifyState::Status("running")]);
     let handle = handle.clone();
     let watchdog = sd_notify::watchdog_enabled();
     // Twice in each period, as sd_watchdog_enabled(3) recommends.
@@ -53,11 +55,11 @@ pub fn ready(handle: &Handle) -> std::io::Result<()> {
             match status(&handle, period) {
                 Alive::Yes(status) => {
                     let states = [NotifyState::Status(&status), NotifyState::Watchdog];
-                    tell(if watchdog.is_some() { &states } else { &states[..1] });
+                    notify(if watchdog.is_some() { &states } else { &states[..1] });
                 }
-                // The loop is stuck: systemd hears nothing, and restarts it.
-                Alive::No => tracing::error!("the forwarding loop does not answer"),
-                Alive::Ended => return,
+                // Without a watchdog notification systemd restarts the router.
+                Alive::No => tracing::error!("the event loop does not answer"),
+                Alive::StopFlag => return,
             }
             std::thread::sleep(period);
         }
@@ -65,30 +67,30 @@ pub fn ready(handle: &Handle) -> std::io::Result<()> {
     std::thread::Builder::new().name("systemd".into()).spawn(watch).map(drop)
 }
 
-/// Something other than a router works now.
-pub fn say_ready() {
+/// Reports that a program other than a router, such as the balancer, is ready.
+pub fn ready_without_watchdog() {
     if is_listening() {
-        tell(&[NotifyState::Ready, NotifyState::Status("running")]);
+        notify(&[NotifyState::Ready, NotifyState::Status("running")]);
     }
 }
 
 enum Alive {
     Yes(String),
     No,
-    Ended,
+    StopFlag,
 }
 
 fn status(handle: &Handle, patience: Duration) -> Alive {
     let (sender, receiver) = mpsc::channel();
-    let asked = handle.ask(Question::Status, move |answer, _| {
-        // Nobody may wait any more.
+    let query = handle.query(Query::Status, move |answer, _| {
+        // The receiver is gone after a timeout.
         let _ = sender.send(answer);
     });
-    if asked == Err(nw_router::inside::AskError::Ended) {
-        return Alive::Ended;
+    if query == Err(nw_router::introspection::QueryError::Ended) {
+        return Alive::StopFlag;
     }
     match receiver.recv_timeout(patience) {
-        Ok(Answer::Status(status)) => Alive::Yes(format!(
+        Ok(QueryReply::Status(status)) => Alive::Yes(format!(
             "{} faces, {} prefixes, {} pending Interests, {} packets cached",
             status.face_count,
             status.forwarder.fib_entries,
@@ -99,28 +101,28 @@ fn status(handle: &Handle, patience: Duration) -> Alive {
     }
 }
 
-/// The configuration is being read again.
+/// Reports the begin of a reload.
 pub fn reloading() {
     if is_listening() {
         match NotifyState::monotonic_usec_now() {
-            Ok(now) => tell(&[NotifyState::Reloading, now]),
-            Err(_) => tell(&[NotifyState::Reloading]),
+            Ok(now) => notify(&[NotifyState::Reloading, now]),
+            Err(_) => notify(&[NotifyState::Reloading]),
         }
     }
 }
 
-/// The configuration was taken over, or stays as it was.
+/// Reports the end of a reload, successful or not.
 pub fn reloaded(handle: &Handle) {
     if is_listening() {
-        // Questions are answered in order: behind a reload, when that has happened.
+        // Queries are answered in order, so this one returns after the reload.
         let _ = status(handle, RELOAD_MAX);
-        tell(&[NotifyState::Ready]);
+        notify(&[NotifyState::Ready]);
     }
 }
 
-/// The router ends.
+/// Reports that the router is stopping.
 pub fn stopping() {
     if is_listening() {
-        tell(&[NotifyState::Stopping, NotifyState::Status("ending")]);
+        notify(&[NotifyState::Stopping, NotifyState::Status("ending")]);
     }
 }

@@ -1,10 +1,10 @@
-//! `nw put` and `nw cat`: files across the network.
+//! `nw put` and `nw cat`: publish and fetch objects in segments.
 
-use crate::args::{Cat, Put};
-use crate::connect::{Registration, connect_lasting};
+use crate::args::transfer::{Cat, Put};
+use crate::connect::{Registration, connect_with_retry};
 use crate::exit::Status;
-use crate::output::{duration_us, json_line};
-use crate::target::Target;
+use crate::output::{count, duration_us, json_line};
+use crate::output_target::OutputTarget;
 use crate::{progress, signals, signing};
 use anyhow::{Context, Result, bail};
 use nw_app::fetch::FetchOptions;
@@ -20,16 +20,17 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long consumers are still told that a changed file is gone, before the program ends: an Interest is sent again within that time.
+/// How long Interests for a changed file are still answered with an application Nack before the
+/// program ends. Consumers retransmit within this time.
 const GONE_GRACE: Duration = Duration::from_secs(4);
 
 fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
-/// Publishes until the user ends it, or the file changes.
+/// Runs `nw put`: publishes until Ctrl-C, or until the file changes.
 pub fn put(args: Put) -> Result<ExitCode> {
-    let ended = signals::Ended::watch()?;
+    let stop_flag = signals::StopFlag::watch()?;
     let file = open(args.file.as_deref())?;
     let options = PublishOptions {
         segment_len: args.segment,
@@ -38,40 +39,41 @@ pub fn put(args: Put) -> Result<ExitCode> {
     };
     let signer = signing::signer(&args.signing)?;
     let mut publication = Publication::new(file, args.name.as_ref(), now_us(), options, &signer)?;
-    let mut client = connect_lasting(&args.router, args.serving.no_reconnect)?;
-    client.stop_when(ended.flag());
+    let mut client = connect_with_retry(&args.router, args.serve.no_reconnect)?;
+    client.stop_when(stop_flag.flag());
     let prefix = (!args.no_register).then(|| publication.object().to_name());
     let mut registration = Registration::new(
         &mut client,
         signer.commander(&args.router)?,
         prefix,
         signer.key_name(),
-        &args.serving,
+        &args.serve,
     )?;
     if args.json {
-        json_line(&about("ready", &publication))?;
+        json_line(&event_json("ready", &publication))?;
     } else if !args.quiet {
         note!(
             "serving {} ({} bytes in {}) as {}; Ctrl-C ends it",
             publication.versioned(),
             publication.bytes(),
-            segments_of(publication.segments()),
+            count_segments(publication.segments()),
             publication.object()
         );
     }
     let result = serve(&args, &mut client, &signer, &mut publication, &mut registration);
     if args.json {
-        json_line(&about("end", &publication))?;
+        json_line(&event_json("end", &publication))?;
     } else if !args.quiet {
-        note!("{} sent", segments_of(publication.counters().segments));
+        note!("{} sent", count_segments(publication.counters().segments));
     }
     match result {
         Ok(()) | Err(ClientError::Interrupted) if publication.is_changed() => {
             let path = args.file.as_deref().unwrap_or(Path::new("-"));
             bail!(
-                "{} was changed while it was served, and a version does not change: publish it again (files of up to {} MiB are copied first)",
+                "{} was changed while it was served, but a published version must not change: \
+                 publish it again (files of up to {} MiB are copied first)",
                 path.display(),
-                nw_app::held::COPY_BYTES_MAX >> 20
+                nw_app::snapshot::COPY_BYTES_MAX >> 20
             )
         }
         Ok(()) | Err(ClientError::Interrupted) => Ok(ExitCode::SUCCESS),
@@ -80,25 +82,35 @@ pub fn put(args: Put) -> Result<ExitCode> {
     }
 }
 
-fn segments_of(count: u64) -> String {
-    format!("{count} {}", if count == 1 { "segment" } else { "segments" })
+fn count_segments(number: u64) -> String {
+    count(number, "segment")
 }
 
-fn about<S: Sign>(event: &str, publication: &Publication<S>) -> serde_json::Value
+/// Returns the publication's counters as a JSON object.
+fn event_json<S: Sign>(event: &str, publication: &Publication<S>) -> serde_json::Value
 where
     S::Error: std::fmt::Display,
 {
     let counters = publication.counters();
-    json!({ "event": event, "name": publication.object().to_string(), "versioned": publication.versioned().to_string(),
-        "bytes": publication.bytes(), "segments": publication.segments(), "segments_sent": counters.segments,
-        "metadata_sent": counters.metadata, "unknown": counters.unknown, "failed": counters.failed })
+    json!({
+        "event": event,
+        "name": publication.object().to_string(),
+        "versioned": publication.versioned().to_string(),
+        "bytes": publication.bytes(),
+        "segments": publication.segments(),
+        "segments_sent": counters.segments,
+        "metadata_sent": counters.metadata,
+        "unknown": counters.unknown,
+        "failed": counters.failed,
+    })
 }
 
-/// Answers until the user ends it, the router goes away for good, or consumers had time to learn that the file was changed.
+/// Answers Interests until Ctrl-C, until the connection is lost for good, or until [`GONE_GRACE`]
+/// after the file changed.
 fn serve<S: Sign>(
     args: &Put,
     client: &mut Client,
-    signer: &signing::Signed,
+    signer: &signing::DataSigner,
     publication: &mut Publication<S>,
     registration: &mut Registration<'_>,
 ) -> Result<(), ClientError>
@@ -109,17 +121,22 @@ where
     let started = client.now();
     let mut changed_at = None;
     loop {
-        client.turn(Some(Duration::from_millis(100)), |now, received, out| {
+        client.poll(Some(Duration::from_millis(100)), |now, received, out| {
             if !signer.answer(&received, out) {
                 publication.on_interest(now, now_us(), &received, out);
             }
         })?;
         let sent = publication.counters().segments;
-        progress::show_transfer(&bar, sent * args.segment as u64, client.now().since(started), (sent, None));
-        let link = registration.keep(client)?;
+        progress::show_transfer(
+            &bar,
+            sent * args.segment as u64,
+            client.now().since(started),
+            (sent, None),
+        );
+        let change = registration.update(client)?;
         bar.suspend(|| {
-            // A closed standard output is no reason to stop serving.
-            let _ = link.report(args.json, args.quiet);
+            // Serving goes on if standard output is closed.
+            let _ = change.report(args.json, args.quiet);
         });
         let now = client.now();
         if publication.is_changed() && now.since(*changed_at.get_or_insert(now)) >= GONE_GRACE {
@@ -128,40 +145,46 @@ where
     }
 }
 
-/// The file, or standard input copied to one that has no name, as segments are read in any order.
+/// Opens the file. Standard input is copied to an unnamed temporary file, as segments are read in
+/// any order.
 fn open(path: Option<&Path>) -> Result<File> {
     match path {
         Some(path) if path != Path::new("-") => {
-            let file = File::open(path).with_context(|| format!("can't read {}", path.display()))?;
+            let file =
+                File::open(path).with_context(|| format!("can't read {}", path.display()))?;
             if !file.metadata()?.is_file() {
                 bail!("{} is not a regular file; pipe it in: … | nw put NAME", path.display());
             }
             Ok(file)
         }
         _ => {
-            let mut file = tempfile::tempfile().context("can't make a temporary file for standard input")?;
+            let mut file =
+                tempfile::tempfile().context("can't create a temporary file for standard input")?;
             io::copy(&mut stdin().lock(), &mut file).context("can't store standard input")?;
             Ok(file)
         }
     }
 }
 
-/// Fetches and writes.
+/// Runs `nw cat`: fetches an object and writes it.
 pub fn cat(args: &Cat) -> Result<ExitCode> {
-    let ended = signals::Ended::watch()?;
+    let stop_flag = signals::StopFlag::watch()?;
     if args.name.as_ref().component(-1).is_some_and(|last| last.typ().is_digest()) {
-        bail!("{} names one packet by its digest: fetch it with `nw peek`", args.name);
+        bail!(
+            "{} ends in a digest, so it names a single packet: fetch it with `nw peek`",
+            args.name
+        );
     }
-    let mut verifier = signing::verifier(&args.verifying)?;
-    let mut target = Target::new(args.output.as_deref(), 0o644)?;
-    let mut client = connect_lasting(&args.router, args.no_reconnect)?;
-    client.stop_when(ended.flag());
+    let mut verifier = signing::verifier(&args.verify)?;
+    let mut target = OutputTarget::new(args.output.as_deref(), 0o644)?;
+    let mut client = connect_with_retry(&args.router, args.no_reconnect)?;
+    client.stop_when(stop_flag.flag());
     let options = ObjectOptions {
         fetch: FetchOptions {
             window_max: usize::from(args.window),
-            // Without a number the time is what limits.
+            // By default only the time without new Data is limited.
             retries_max: args.retries.unwrap_or(u32::MAX - 1),
-            patience: Duration::from_millis(args.timeout),
+            timeout: Duration::from_millis(args.timeout),
             ..FetchOptions::default()
         },
         lifetime_ms: args.lifetime,
@@ -185,7 +208,7 @@ pub fn cat(args: &Cat) -> Result<ExitCode> {
     bar.finish_and_clear();
     let report = match report {
         Ok(report) => report,
-        Err(_) if ended.is_ended() => return Ok(Status::Interrupted.into()),
+        Err(_) if stop_flag.is_set() => return Ok(Status::Interrupted.into()),
         Err(error) => return Err(error.into()),
     };
     target.finish()?;
@@ -198,16 +221,28 @@ fn summarize(args: &Cat, report: &ObjectReport) {
     let rtt = |quantile| report.rtt_us.value_at_quantile(quantile);
     let counters = report.counters;
     if args.json {
-        note!(
-            "{}",
-            json!({ "name": report.name.to_string(), "bytes": report.bytes, "segments": report.segments, "seconds": seconds,
-                "mbit_per_s": report.bytes as f64 * 8.0 / seconds / 1e6, "interests": counters.interests, "signer": report.signer.to_string(),
-                "verified": matches!(report.signer, Signer::Verified(_)), "invalid": counters.invalid, "retransmissions": counters.retransmissions, "marks": counters.marks, "nacks": counters.nacks,
-                "rtt_us": { "p50": rtt(0.5), "p90": rtt(0.9), "p99": rtt(0.99), "max": report.rtt_us.max() } })
-        );
+        let json = json!({
+            "name": report.name.to_string(),
+            "bytes": report.bytes,
+            "segments": report.segments,
+            "seconds": seconds,
+            "mbit_per_s": report.bytes as f64 * 8.0 / seconds / 1e6,
+            "interests": counters.interests,
+            "signer": report.signer.to_string(),
+            "verified": matches!(report.signer, Signer::Verified(_)),
+            "invalid": counters.invalid,
+            "retransmissions": counters.retransmissions,
+            "marks": counters.marks,
+            "nacks": counters.nacks,
+            "rtt_us": {
+                "p50": rtt(0.5), "p90": rtt(0.9), "p99": rtt(0.99), "max": report.rtt_us.max(),
+            },
+        });
+        note!("{json}");
     } else if !args.quiet {
         note!(
-            "{}: {} bytes in {} ({:.1} Mbit/s), {} Interests, {} sent again, round trip median {}, p99 {}; {}",
+            "{}: {} bytes in {} ({:.1} Mbit/s), {} Interests, {} retransmitted, round trip median \
+             {}, p99 {}; {}",
             report.name,
             report.bytes,
             duration_us(report.elapsed.as_micros() as u64),

@@ -1,57 +1,68 @@
-//! Prefix announcements that came with packets: copies in a ring, so that ordinary packets neither carry nor free anything.
+//! Prefix announcements that arrive with Data packets.
 //!
-//! A packet's link fields hold a [`Ticket`]. An announcement is there until [`KEPT`] others have come: it outlives the batch it came with, not
-//! much more, and one that is gone reads as absent.
+//! They are copied into a ring, so packets without one, which are nearly all, neither carry nor
+//! free anything. A packet's link fields hold an [`AnnouncementRef`]. It is valid until
+//! [`ANNOUNCEMENTS_MAX`] further announcements have been stored, which outlasts the batch the
+//! packet came in; after that it reads as absent.
 
-/// Announcements kept at one time.
-const KEPT: usize = 64;
+/// Announcements stored at one time.
+const ANNOUNCEMENTS_MAX: usize = 64;
 
-/// Octets of the longest announcement that is kept; a longer one counts as absent. One with an RSA signature has some 700.
+/// Longest announcement that is stored, in bytes. A longer one counts as absent. An announcement
+/// with an RSA signature has about 700 bytes.
 pub const ANNOUNCEMENT_LEN_MAX: usize = 2048;
 
-/// Stands for an announcement; the default one for none.
+/// A reference to a stored announcement. The default is [`NONE`](Self::NONE).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ticket(u32);
+pub struct AnnouncementRef(u32);
 
-impl Ticket {
+impl AnnouncementRef {
     /// No announcement.
-    pub const NONE: Ticket = Ticket(0);
+    pub const NONE: AnnouncementRef = AnnouncementRef(0);
 }
 
+/// The ring. Slot `n % ANNOUNCEMENTS_MAX` holds announcement number `n`; numbers start at 1.
 #[derive(Debug)]
 pub(crate) struct Announcements {
-    /// Not touched, and so not resident, until announcements come.
-    octets: Vec<u8>,
-    kept: [(Ticket, u16); KEPT],
+    /// One area of [`ANNOUNCEMENT_LEN_MAX`] bytes per slot. Not written, and so not resident,
+    /// before the first announcement.
+    bytes: Vec<u8>,
+    /// Per slot: the reference it belongs to, and the length in bytes.
+    slots: [(AnnouncementRef, u16); ANNOUNCEMENTS_MAX],
     last: u32,
 }
 
 impl Announcements {
+    /// Creates an empty ring.
     pub fn new() -> Self {
         Announcements {
-            octets: vec![0; KEPT * ANNOUNCEMENT_LEN_MAX],
-            kept: [(Ticket::NONE, 0); KEPT],
+            bytes: vec![0; ANNOUNCEMENTS_MAX * ANNOUNCEMENT_LEN_MAX],
+            slots: [(AnnouncementRef::NONE, 0); ANNOUNCEMENTS_MAX],
             last: 0,
         }
     }
 
-    pub fn keep(&mut self, announcement: &[u8]) -> Ticket {
+    /// Stores a copy. Returns [`AnnouncementRef::NONE`] if it is empty or too long.
+    pub fn store(&mut self, announcement: &[u8]) -> AnnouncementRef {
         if announcement.is_empty() || announcement.len() > ANNOUNCEMENT_LEN_MAX {
-            return Ticket::NONE;
+            return AnnouncementRef::NONE;
         }
         self.last = self.last.checked_add(1).unwrap_or(1);
-        let (ticket, place) = (Ticket(self.last), self.last as usize % KEPT);
-        let start = place * ANNOUNCEMENT_LEN_MAX;
-        self.octets[start..start + announcement.len()].copy_from_slice(announcement);
-        self.kept[place] = (ticket, announcement.len() as u16);
-        ticket
+        let (reference, slot) =
+            (AnnouncementRef(self.last), self.last as usize % ANNOUNCEMENTS_MAX);
+        let start = slot * ANNOUNCEMENT_LEN_MAX;
+        self.bytes[start..start + announcement.len()].copy_from_slice(announcement);
+        self.slots[slot] = (reference, announcement.len() as u16);
+        reference
     }
 
-    pub fn octets(&self, ticket: Ticket) -> Option<&[u8]> {
-        let place = ticket.0 as usize % KEPT;
-        let (kept, len) = self.kept[place];
-        let start = place * ANNOUNCEMENT_LEN_MAX;
-        (ticket != Ticket::NONE && kept == ticket).then(|| &self.octets[start..start + usize::from(len)])
+    /// Returns the announcement's bytes. `None` if there is none or it was overwritten.
+    pub fn bytes(&self, reference: AnnouncementRef) -> Option<&[u8]> {
+        let slot = reference.0 as usize % ANNOUNCEMENTS_MAX;
+        let (stored, len) = self.slots[slot];
+        let start = slot * ANNOUNCEMENT_LEN_MAX;
+        (reference != AnnouncementRef::NONE && stored == reference)
+            .then(|| &self.bytes[start..start + usize::from(len)])
     }
 }
 
@@ -60,21 +71,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kept_until_many_others_have_come() {
+    fn announcement_after_64_others_reads_as_absent() {
         let mut ring = Announcements::new();
-        assert_eq!(ring.octets(Ticket::NONE), None);
-        assert_eq!(ring.keep(&[]), Ticket::NONE);
-        assert_eq!(ring.keep(&[1; ANNOUNCEMENT_LEN_MAX + 1]), Ticket::NONE);
-        let first = ring.keep(&[7; ANNOUNCEMENT_LEN_MAX]);
-        for number in 1..KEPT {
-            assert_eq!(ring.octets(first), Some(&[7; ANNOUNCEMENT_LEN_MAX][..]));
-            let next = ring.keep(&[number as u8; 3]);
-            assert_eq!(ring.octets(next), Some(&[number as u8; 3][..]));
+        assert_eq!(ring.bytes(AnnouncementRef::NONE), None);
+        assert_eq!(ring.store(&[]), AnnouncementRef::NONE);
+        assert_eq!(ring.store(&[1; ANNOUNCEMENT_LEN_MAX + 1]), AnnouncementRef::NONE);
+        let first = ring.store(&[7; ANNOUNCEMENT_LEN_MAX]);
+        for number in 1..ANNOUNCEMENTS_MAX {
+            assert_eq!(ring.bytes(first), Some(&[7; ANNOUNCEMENT_LEN_MAX][..]));
+            let next = ring.store(&[number as u8; 3]);
+            assert_eq!(ring.bytes(next), Some(&[number as u8; 3][..]));
         }
-        ring.keep(b"x");
-        assert_eq!(ring.octets(first), None);
+        ring.store(b"x");
+        assert_eq!(ring.bytes(first), None);
         ring.last = u32::MAX;
-        let next = ring.keep(b"y");
-        assert_eq!((next, ring.octets(next)), (Ticket(1), Some(&b"y"[..])));
+        let next = ring.store(b"y");
+        assert_eq!((next, ring.bytes(next)), (AnnouncementRef(1), Some(&b"y"[..])));
     }
 }

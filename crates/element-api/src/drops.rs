@@ -1,133 +1,136 @@
-//! Why packets end: one closed enum, which is also the list of counters.
+//! Why packets are dropped: one closed enum, which is also the list of counters.
 
 use crate::shortages::Shortages;
 use nw_wire::Fault;
 
 macro_rules! reasons {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
-        /// Why a packet was dropped, other than by a fault of its bytes.
+        /// The cause of a drop, other than a fault in the packet's bytes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
-        pub enum Cause { $($(#[doc = $doc])+ $variant,)+ }
+        pub enum DropCause { $($(#[doc = $doc])+ $variant,)+ }
 
-        impl Cause {
+        impl DropCause {
             /// Every cause, in counter order.
-            pub const ALL: &'static [Cause] = &[$(Cause::$variant,)+];
+            pub const ALL: &'static [DropCause] = &[$(DropCause::$variant,)+];
 
-            /// The counter's name.
+            /// Returns the counter's name.
             pub const fn as_str(self) -> &'static str {
-                match self { $(Cause::$variant => $name,)+ }
+                match self { $(DropCause::$variant => $name,)+ }
             }
 
-            /// What it means, for people.
+            /// Returns one sentence for people that explains the cause.
             pub const fn explanation(self) -> &'static str {
-                match self { $(Cause::$variant => concat!($($doc),+),)+ }
+                match self { $(DropCause::$variant => concat!($($doc),+),)+ }
             }
         }
     };
 }
 
 reasons! {
-    /// An Interest whose HopLimit was 0 when it came in.
+    /// An Interest received with HopLimit 0.
     HopLimitZero = "hop_limit_zero",
-    /// An Interest whose HopLimit is used up; it may not leave the machine.
+    /// An Interest whose HopLimit reached 0; it may not leave the machine.
     HopLimitSpent = "hop_limit_spent",
     /// A `/localhost` name from or to a face that is not local.
     ScopeLocalhost = "scope_localhost",
-    /// An Interest with a nonce seen before on a link that does not get Nacks.
+    /// An Interest with a nonce seen before, on a link that does not get Nacks.
     DuplicateNonce = "duplicate_nonce",
-    /// An Interest that another one already on its way answers for.
+    /// An Interest for which another one is already pending.
     Aggregated = "aggregated",
     /// A retransmission too soon after the last one.
     RetransmissionSuppressed = "retransmission_suppressed",
-    /// An Interest without a route, answered by a Nack or, where its strategy sends none, by silence.
+    /// An Interest without a usable route; answered by a Nack if its strategy sends one.
     NoRoute = "no_route",
-    /// NextHopFaceId named a face that is not there.
+    /// NextHopFaceId names a face that does not exist.
     NextHopUnknown = "next_hop_unknown",
     /// A link field that this face does not allow.
     LinkFieldRefused = "link_field_refused",
-    /// The pending Interest table is full; the sender got a Nack(Congestion).
+    /// The PIT is full; the sender got a Nack(Congestion).
     PitFull = "pit_full",
-    /// The pending Interest table is full for this face; the sender got a Nack(Congestion).
+    /// The PIT is full for this face; the sender got a Nack(Congestion).
     PitFullForFace = "pit_full_for_face",
-    /// A pending Interest that gave way to one of a peer with fewer while the table was short; its sender got a Nack(Congestion).
+    /// A pending Interest evicted for one of a peer with fewer entries; its downstreams got a
+    /// Nack(Congestion).
     PitEvicted = "pit_evicted",
-    /// An Interest answered from the content store.
+    /// An Interest answered by the content store.
     CacheHit = "cache_hit",
-    /// Data nobody asked for.
+    /// Data without a pending Interest.
     UnsolicitedData = "unsolicited_data",
-    /// Data from a face that was not asked for it.
+    /// Data from a face that the Interest was not sent to.
     DataFromWrongFace = "data_from_wrong_face",
-    /// Data all of whose askers have gone.
+    /// Data without a downstream left.
     NoDownstream = "no_downstream",
-    /// A Nack that no Interest of ours explains.
+    /// A Nack without a pending Interest that was sent to its face.
     UnsolicitedNack = "unsolicited_nack",
-    /// A Nack on a link with several listeners.
+    /// A Nack on a link with several peers.
     NackOnMultiAccess = "nack_on_multi_access",
-    /// A Nack that the strategy has dealt with.
+    /// A Nack that the strategy has handled.
     NackConsumed = "nack_consumed",
-    /// The face it should leave by is gone.
+    /// The egress or ingress face no longer exists.
     FaceGone = "face_gone",
-    /// The queue of the face it should leave by is full.
+    /// The send queue of the egress face is full.
     FaceQueueFull = "face_queue_full",
-    /// Larger than the face can carry, even in fragments.
+    /// Larger than the face can send, even in fragments.
     FaceMtu = "face_mtu",
     /// The kernel refused to send it.
     SendFailed = "send_failed",
-    /// From a new peer while there were as many peers as there may be, none of which had to give way.
+    /// From a new peer while the limit of peers is reached and none could be evicted.
     PeersFull = "peers_full",
-    /// The face it should leave by is not connected at the moment.
+    /// The egress face is not connected at the moment.
     FaceDown = "face_down",
-    /// Sent on a reliable link as often as may be, and never acknowledged.
+    /// Sent on a reliable link as often as allowed, and never acknowledged.
     RetransmissionsSpent = "retransmissions_spent",
-    /// A WebSocket message that is not binary or too long, or a frame against the protocol; its connection was closed.
+    /// A WebSocket message that is not binary or too long, or a frame against the protocol; its
+    /// connection was closed.
     WebSocketFault = "websocket_fault",
-    /// A neighbour at shared memory that did what it may not; its link was closed.
+    /// A shared memory peer broke the ring protocol; its link was closed.
     SharedMemoryFault = "shared_memory_fault",
     /// No buffer was free.
     NoBuffer = "no_buffer",
-    /// A fragment of a packet that was never whole in time.
+    /// A fragment of a packet that was not completed in time.
     ReassemblyTimeout = "reassembly_timeout",
-    /// A fragment that pushed out, or was pushed out by, others: too many packets in pieces.
+    /// A fragment evicted from, or refused by, the reassembly buffer: too many incomplete packets.
     ReassemblyFull = "reassembly_full",
-    /// A fragment that contradicts its siblings.
+    /// A fragment that contradicts another one of the same packet.
     ReassemblyConflict = "reassembly_conflict",
     /// For another shard, whose ring was full.
     ShardFull = "shard_full",
-    /// A link packet seen before.
+    /// A link packet received before.
     DuplicateSequence = "duplicate_sequence",
-    /// Left an element of a graph by a port from which nothing leads on.
+    /// Left an element of a graph by a port that is not connected.
     Unconnected = "unconnected",
-    /// Went round in a graph, or became too many there.
+    /// Looped in a graph, or its copies became too many there.
     GraphLoop = "graph_loop",
-    /// Had no room for a return label in its token, or brought one back that is none.
+    /// No space for a return label in its token, or a returned token that is not one of ours.
     ReturnLabel = "return_label",
-    /// Waited for a change of a graph together with too many others.
+    /// Too many packets waited for a change of the graph.
     ChangeFull = "change_full",
-    /// A name that a filter's rules refuse.
+    /// A name that a filter's rules deny.
     NameRefused = "name_refused",
-    /// More than a rate limit lets pass, of a face or of a prefix.
+    /// More than the rate limit of a face or of a prefix.
     RateLimited = "rate_limited",
-    /// A signature that does not verify, or of somebody who may not sign it.
+    /// A signature that does not verify, or of a key that may not sign this name.
     SignatureInvalid = "signature_invalid",
-    /// An Interest that came while a service was being drained.
+    /// An Interest received while the service was being drained.
     Draining = "draining",
-    /// Ended where an element's purpose is to end packets.
+    /// Ended in an element whose purpose is to end packets.
     Sink = "sink",
     /// Sent to the null face, to which its route leads.
     NullFace = "null_face",
 }
 
-impl Cause {
-    /// Whether the packet had done its work when it ended: it was answered, another one answers for it, or whom it was for has it.
-    pub const fn is_done(self) -> bool {
+impl DropCause {
+    /// Returns whether this is normal operation and no loss: the packet was answered, handled, or
+    /// another one stands for it.
+    pub const fn is_expected(self) -> bool {
         matches!(
             self,
-            Cause::Aggregated
-                | Cause::RetransmissionSuppressed
-                | Cause::CacheHit
-                | Cause::NackConsumed
-                | Cause::Sink
+            DropCause::Aggregated
+                | DropCause::RetransmissionSuppressed
+                | DropCause::CacheHit
+                | DropCause::NackConsumed
+                | DropCause::Sink
         )
     }
 }
@@ -135,20 +138,20 @@ impl Cause {
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DropReason {
-    /// Its bytes are no packet: the link header (first) or what is inside.
+    /// A fault in its bytes: in the link header (checked first) or in the network packet.
     Malformed(Fault),
-    /// Something else.
-    Cause(Cause),
+    /// Another cause.
+    Cause(DropCause),
 }
 
-impl From<Cause> for DropReason {
-    fn from(cause: Cause) -> Self {
+impl From<DropCause> for DropReason {
+    fn from(cause: DropCause) -> Self {
         DropReason::Cause(cause)
     }
 }
 
 impl DropReason {
-    /// The counter's name: `malformed_<fault>` is written by [`DropCounters::iter`].
+    /// Returns the reason's name. [`DropCounters::iter`] yields faults as `malformed_<fault>`.
     pub const fn as_str(self) -> &'static str {
         match self {
             DropReason::Malformed(fault) => fault.as_str(),
@@ -158,14 +161,14 @@ impl DropReason {
 }
 
 const FAULTS: usize = Fault::ALL.len();
-const CAUSES: usize = Cause::ALL.len();
+const CAUSES: usize = DropCause::ALL.len();
 
-/// One counter a reason.
+/// One counter per reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropCounters {
     faults: [u64; FAULTS],
     causes: [u64; CAUSES],
-    /// Shortages of shared pools, which often go with drops.
+    /// Shortages of shared pools, which often cause drops.
     pub shortages: Shortages,
 }
 
@@ -176,13 +179,13 @@ impl Default for DropCounters {
 }
 
 impl DropCounters {
-    /// Counts one.
+    /// Counts one packet.
     #[inline]
     pub fn count(&mut self, reason: impl Into<DropReason>) {
         self.add(reason.into(), 1);
     }
 
-    /// Counts several.
+    /// Counts several packets.
     #[inline]
     pub fn add(&mut self, reason: DropReason, packets: u64) {
         match reason {
@@ -191,7 +194,7 @@ impl DropCounters {
         }
     }
 
-    /// How many so far.
+    /// Returns the packets counted for a reason.
     pub fn total(&self, reason: impl Into<DropReason>) -> u64 {
         match reason.into() {
             DropReason::Malformed(fault) => self.faults[fault as usize],
@@ -199,14 +202,14 @@ impl DropCounters {
         }
     }
 
-    /// All counters in a fixed order, zeros too.
+    /// Returns all counters in a fixed order, including zeros.
     pub fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
         let faults = Fault::ALL.iter().map(|fault| DropReason::Malformed(*fault));
-        let causes = Cause::ALL.iter().map(|cause| DropReason::Cause(*cause));
+        let causes = DropCause::ALL.iter().map(|cause| DropReason::Cause(*cause));
         faults.chain(causes).map(|reason| (reason, self.total(reason)))
     }
 
-    /// Adds another's counts to these.
+    /// Adds another set of counters to this one.
     pub fn merge(&mut self, other: &DropCounters) {
         self.shortages.merge(&other.shortages);
         other.iter().for_each(|(reason, packets)| self.add(reason, packets));
@@ -218,14 +221,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fault_has_its_own_counter() {
+    fn each_fault_counts_separately() {
         for (index, fault) in Fault::ALL.iter().enumerate() {
             assert_eq!(*fault as usize, index);
         }
         let mut counters = DropCounters::default();
-        counters.count(Cause::NoRoute);
+        counters.count(DropCause::NoRoute);
         counters.count(DropReason::Malformed(Fault::TooLong));
         assert_eq!(counters.iter().map(|(_, n)| n).sum::<u64>(), 2);
-        assert_eq!(counters.total(Cause::NoRoute), 1);
+        assert_eq!(counters.total(DropCause::NoRoute), 1);
     }
 }

@@ -3,48 +3,59 @@
 use crate::drops::DropCounters;
 use crate::meta::{Kind, Meta};
 use crate::pool::{Packet, Pool};
-use crate::{FaceId, FaceInfo, Instant, Peer};
+use crate::{FaceId, FaceInfo, Peer, Timestamp};
 use core::any::Any;
 use std::collections::VecDeque;
 
-/// The ports of an element, in or out: an enum, so that a host wires them with an exhaustive `match`.
+/// The input or output ports of an element: an enum, so that a host connects them with an
+/// exhaustive `match`.
 pub trait Port: Copy + Eq + core::fmt::Debug + Send + 'static {
     /// Every port, in the order of [`index`](Self::index).
     const ALL: &'static [Self];
 
-    /// The same for hosts that do not know the type.
+    /// Every port as data, for hosts that do not know the type.
     const INFOS: &'static [PortInfo];
 
-    /// Its place in [`ALL`](Self::ALL).
+    /// Returns the port's position in [`ALL`](Self::ALL).
     fn index(self) -> usize;
 
-    /// Its name in graphs, cases and contracts: lower case.
+    /// Returns the port's name in graphs, cases and contracts: lower case.
     fn name(self) -> &'static str {
         Self::INFOS[self.index()].name
     }
 }
 
-/// What a host that does not know an element's type knows of a port.
+/// A port as data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortInfo {
-    /// In graphs, cases and contracts: lower case.
+    /// The name in graphs, cases and contracts: lower case.
     pub name: &'static str,
-    /// What may enter, or leave, here.
+    /// A former name, still accepted in graphs.
+    pub alias: Option<&'static str>,
+    /// The kinds of packets that may pass.
     pub kinds: &'static [Kind],
 }
 
-/// What leaves an element: packets by port, in order.
+impl PortInfo {
+    /// Returns whether the port has this name, or had it formerly.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.alias == Some(name)
+    }
+}
+
+/// Packets that leave an element, with their ports, in order.
 ///
-/// Most calls send one packet, which is kept apart: sending and taking it costs a store and a load.
+/// Most calls send one packet. The first one is stored outside the queue, so that sending and
+/// taking it costs one store and one load.
 #[derive(Debug)]
 pub struct Outbox<Out> {
-    /// None only where there are no others either.
+    /// `None` only if `others` is empty too.
     first: Option<(Out, Packet)>,
     others: VecDeque<(Out, Packet)>,
 }
 
 impl<Out: Port> Outbox<Out> {
-    /// Empty, with room for a batch.
+    /// Creates an empty outbox with capacity for a batch.
     pub fn with_capacity(packets: usize) -> Self {
         Outbox { first: None, others: VecDeque::with_capacity(packets) }
     }
@@ -59,7 +70,7 @@ impl<Out: Port> Outbox<Out> {
         }
     }
 
-    /// Takes what left first.
+    /// Takes the packet that was sent first.
     #[inline(always)]
     pub fn take(&mut self) -> Option<(Out, Packet)> {
         let first = self.first.take()?;
@@ -69,193 +80,230 @@ impl<Out: Port> Outbox<Out> {
         Some(first)
     }
 
-    /// True when more than one is to be taken.
+    /// Returns whether there is more than one packet.
     #[inline(always)]
     pub(crate) fn has_several(&self) -> bool {
         !self.others.is_empty()
     }
 
-    /// Takes all that left, in order, and gives it to `each`: the quickest where it is one as a rule.
+    /// Takes all packets, in order, and passes them to `handle`. The fastest form if there usually
+    /// is one.
     #[inline(always)]
-    pub fn take_all(&mut self, mut each: impl FnMut(Out, Packet)) {
+    pub fn take_all(&mut self, mut handle: impl FnMut(Out, Packet)) {
         let Some((port, packet)) = self.first.take() else { return };
-        each(port, packet);
+        handle(port, packet);
         while let Some((port, packet)) = self.others.pop_front() {
-            each(port, packet);
+            handle(port, packet);
         }
     }
 
-    /// Takes all that left, in order.
+    /// Returns an iterator that takes all packets, in order.
     #[inline]
     pub fn drain(&mut self) -> impl Iterator<Item = (Out, Packet)> + '_ {
         core::iter::from_fn(|| self.take())
     }
 
-    /// What left since [`len`](Self::len) was `len`, while nothing was taken.
+    /// Returns the packets sent since [`len`](Self::len) was `len`, if none were taken in between.
     pub fn since(&self, len: usize) -> impl Iterator<Item = &(Out, Packet)> {
         self.first.iter().chain(&self.others).skip(len)
     }
 
-    /// Packets that left and were not taken yet.
+    /// Returns the number of packets sent and not taken yet.
     pub fn len(&self) -> usize {
         usize::from(self.first.is_some()) + self.others.len()
     }
 
-    /// True when nothing is to be taken.
+    /// Returns whether there is no packet.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.first.is_none()
     }
 }
 
-/// What an element is lent while it works.
+/// What an element may use while it processes a packet.
 pub struct Context<'a, Out> {
     /// Bytes and metadata of packets.
     pub pool: &'a mut Pool,
-    /// Where packets leave.
+    /// Receives the packets that leave.
     pub out: &'a mut Outbox<Out>,
-    /// Where dropped packets are counted.
+    /// Counts dropped packets.
     pub drops: &'a mut DropCounters,
 }
 
-/// What an element lets others do for it, with all that is needed for that: any thread may run it.
-pub trait Work: Any + Send {
-    /// Does it.
+/// A task that an element hands to another thread. It owns or leases all it needs, so any thread
+/// may run it.
+pub trait OffloadTask: Any + Send {
+    /// Runs the task.
     fn run(&mut self);
 }
 
-/// As many passes of [`Element::prefetch`] as any element may ask for: hosts make no more.
+/// Most stages of [`Element::prefetch`] that an element may have.
 pub const PREFETCH_STAGES_MAX: usize = 3;
 
 /// A packet function. Written once, run by every host.
+///
+/// The minimum is the two port types and [`process`](Self::process). Elements are pure: time is an
+/// argument, and they read no clock, open no socket, take no lock and start no thread.
 pub trait Element {
-    /// Where packets enter.
+    /// Input ports.
     type In: Port;
-    /// Where packets leave.
+    /// Output ports.
     type Out: Port;
 
-    /// True when it remembers Interests that leave, and must be shown what answers them: only one such element may see to an Interest.
-    const CLAIMS_REPLIES: bool = false;
+    /// Whether the element remembers Interests it sent and must see their replies. Only one such
+    /// element may be on the path of an Interest.
+    const TRACKS_PENDING: bool = false;
 
-    /// True when an Interest that comes a second time ends here, so that a graph may lead back to it.
-    const GUARDS_LOOPS: bool = false;
+    /// Whether the element sets the egress face of Interests. In a graph, one such element must be
+    /// on the path of Interests to the faces.
+    const CHOOSES_EGRESS: bool = false;
 
-    /// True when it copes with Data whose name was not read: see [`Meta::name_unread`](crate::Meta::name_unread). Other elements are shown none.
-    const TAKES_UNREAD_NAMES: bool = false;
+    /// Whether a second copy of an Interest ends here, so that a graph may contain a loop through
+    /// it.
+    const DETECTS_LOOPS: bool = false;
 
-    /// By which ports packets may leave because one entered here.
-    fn leads(port: Self::In) -> &'static [Self::Out] {
+    /// Whether the element accepts Data with a deferred name: see
+    /// [`Meta::name_deferred`](crate::Meta::name_deferred). Other elements get it resolved.
+    const ACCEPTS_DEFERRED_NAMES: bool = false;
+
+    /// Returns the ports by which packets may leave after one entered by `port`.
+    fn outputs_for(port: Self::In) -> &'static [Self::Out] {
         let _ = port;
         Self::Out::ALL
     }
 
-    /// By which port a packet that enters here usually leaves, as the same packet. What is behind that port is asked for memory early.
+    /// Returns the port by which a packet that enters by `port` usually leaves unchanged. Hosts
+    /// prefetch for the next element on that path.
     #[inline]
-    fn usual(port: Self::In) -> Option<Self::Out> {
+    fn main_output(port: Self::In) -> Option<Self::Out> {
         let _ = port;
         None
     }
 
-    /// True where tables are so large that [`prefetch_far`](Self::prefetch_far) helps. It stays as it is while a batch is prefetched.
+    /// Returns whether the tables are so large that [`prefetch_pages`](Self::prefetch_pages) helps.
+    /// It does not change while a batch is prefetched.
     #[inline]
-    fn is_far(&self) -> bool {
+    fn exceeds_tlb_reach(&self) -> bool {
         false
     }
 
-    /// Asks for the one line that takes longest to come, and does nothing else, so that many such requests look for their pages at the same time. Hosts call it for a
-    /// whole batch before the first stage of [`prefetch`](Self::prefetch), if the element [is far](Self::is_far).
+    /// Prefetches only the one cache line that takes longest to arrive, so that many page walks
+    /// overlap. Hosts call it for a whole batch before the first stage of
+    /// [`prefetch`](Self::prefetch), if [`exceeds_tlb_reach`](Self::exceeds_tlb_reach).
     #[inline]
-    fn prefetch_far(&self, port: Self::In, packet: &Meta) {
+    fn prefetch_pages(&self, port: Self::In, packet: &Meta) {
         let _ = (port, packet);
     }
 
-    /// Asks for the memory that [`process`](Self::process) will read for this packet, without waiting for it. Hosts call it for a whole batch, once per
-    /// stage from 0 to [`prefetch_stages`](Self::prefetch_stages), before processing the first packet of the batch. It changes nothing
-    /// that can be seen: at most it notes in the packet's metadata what `process` would find out again.
+    /// Prefetches the memory that [`process`](Self::process) will read for this packet. Hosts call
+    /// it for a whole batch, once per stage from 0 to [`prefetch_stages`](Self::prefetch_stages),
+    /// before processing the first packet. It has no visible effect: at most it caches lookup
+    /// results in the packet's metadata.
     #[inline]
     fn prefetch(&self, stage: usize, port: Self::In, packet: &Meta) {
         let _ = (stage, port, packet);
     }
 
-    /// How many passes of [`prefetch`](Self::prefetch) help a packet that enters here: [`PREFETCH_STAGES_MAX`] at most.
+    /// Returns the number of stages of [`prefetch`](Self::prefetch) for a packet that enters by
+    /// `port`, at most [`PREFETCH_STAGES_MAX`].
     #[inline]
     fn prefetch_stages(port: Self::In) -> usize {
         let _ = port;
         0
     }
 
-    /// Takes one packet. It leaves by a port, is held in the element's state, or is dropped with a reason: never anything else.
-    fn process(&mut self, now: Instant, port: Self::In, packet: Packet, context: &mut Context<'_, Self::Out>);
+    /// Processes one packet. It must leave by a port, be held in the element's state, or be dropped
+    /// with a reason.
+    fn process(
+        &mut self,
+        now: Timestamp,
+        port: Self::In,
+        packet: Packet,
+        context: &mut Context<'_, Self::Out>,
+    );
 
-    /// Tells of a face before its first packet, or of a change of it.
+    /// Adds a face before its first packet, or changes its properties.
     fn face_added(&mut self, face: FaceId, info: FaceInfo) {
         let _ = (face, info);
     }
 
-    /// Says which peer is behind a known face: faces of one peer count together where shares are by peer.
+    /// Sets the peer behind a known face. Faces of one peer count together where limits are per
+    /// peer.
     fn set_peer(&mut self, face: FaceId, peer: Peer) {
         let _ = (face, peer);
     }
 
-    /// Takes a reading of the wall clock, milliseconds since 1970 at `now`. A host passes one when the clock was set; the element itself reads none.
-    fn wall_clock_set(&mut self, now: Instant, unix_ms: u64) {
+    /// Sets the wall clock: `unix_ms` milliseconds since 1970 at `now`. Hosts call it after the
+    /// clock was set.
+    fn wall_clock_set(&mut self, now: Timestamp, unix_ms: u64) {
         let _ = (now, unix_ms);
     }
 
-    /// Tells that a face is gone.
-    fn face_gone(&mut self, now: Instant, face: FaceId) {
+    /// Removes a face.
+    fn face_gone(&mut self, now: Timestamp, face: FaceId) {
         let _ = (now, face);
     }
 
-    /// True when nothing is remembered that a later packet needs: it may be taken out of a graph, and nobody notices.
+    /// Returns whether no state is left that a later packet needs, so that the element can be
+    /// removed from a running graph.
     fn is_idle(&self) -> bool {
         true
     }
 
-    /// True when this Data or Nack answers an Interest that is remembered here.
-    fn expects(&self, packet: &Packet, pool: &Pool) -> bool {
+    /// Returns whether this Data or Nack answers an Interest remembered here.
+    fn awaits_reply(&self, packet: &Packet, pool: &Pool) -> bool {
         let _ = (packet, pool);
         false
     }
 
-    /// Work that another thread may do, while packets wait for it; it goes back by [`finish_work`](Self::finish_work). A host without other threads asks for
-    /// none: the element does it in [`tick`](Self::tick).
-    fn take_work(&mut self) -> Option<Box<dyn Work>> {
+    /// Takes a task for another thread. It comes back by [`complete_task`](Self::complete_task);
+    /// packets wait for it meanwhile. A host without threads never calls this: the element then
+    /// does the work in [`tick`](Self::tick).
+    fn take_task(&mut self) -> Option<Box<dyn OffloadTask>> {
         None
     }
 
-    /// Takes back work that is done; what waited for it leaves.
-    fn finish_work(&mut self, now: Instant, work: Box<dyn Work>, context: &mut Context<'_, Self::Out>) {
+    /// Takes back a completed task; the packets that waited for it leave.
+    fn complete_task(
+        &mut self,
+        now: Timestamp,
+        work: Box<dyn OffloadTask>,
+        context: &mut Context<'_, Self::Out>,
+    ) {
         let _ = (now, work, context);
     }
 
-    /// Drops the packets that it holds, with a reason: it is taken away before they could leave. What it only remembers may stay.
-    fn give_up(&mut self, context: &mut Context<'_, Self::Out>) {
+    /// Drops the packets it holds, with a reason, because the element is being removed.
+    fn drop_held(&mut self, context: &mut Context<'_, Self::Out>) {
         let _ = context;
     }
 
-    /// When [`tick`](Self::tick) wants to be called, if ever.
-    fn deadline(&self) -> Option<Instant> {
+    /// Returns when [`tick`](Self::tick) is to be called. `None` for never.
+    fn deadline(&self) -> Option<Timestamp> {
         None
     }
 
-    /// Does what is due by `now`: a bounded amount; what is left shows in [`deadline`](Self::deadline).
-    fn tick(&mut self, now: Instant, context: &mut Context<'_, Self::Out>) {
+    /// Does what is due by `now`, a bounded amount. What is left shows in
+    /// [`deadline`](Self::deadline).
+    fn tick(&mut self, now: Timestamp, context: &mut Context<'_, Self::Out>) {
         let _ = (now, context);
     }
 }
 
-/// Declares the ports of an element: each with its name and the kinds of packets that pass.
+/// Declares the ports of an element: each with its name, a former name after `|` if it has one, and
+/// the kinds of packets that pass.
 ///
 /// ```
 /// nw_element_api::ports! {
-///     /// Where packets leave a counter.
-///     pub enum Out { /// All that came in.
+///     /// Output ports of a counter.
+///     pub enum Out { /// All packets.
 ///         Counted = "counted" [Interest, Data, Nack] }
 /// }
 /// ```
 #[macro_export]
 macro_rules! ports {
+    (@alias) => { None };
+    (@alias $alias:literal) => { Some($alias) };
     ($(#[$meta:meta])* $vis:vis enum $name:ident {}) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,7 +318,7 @@ macro_rules! ports {
         }
     };
     ($(#[$meta:meta])* $vis:vis enum $name:ident {
-        $($(#[$port_meta:meta])* $port:ident = $text:literal [$($kind:ident),+]),+ $(,)?
+        $($(#[$port_meta:meta])* $port:ident = $text:literal $(| $alias:literal)? [$($kind:ident),+]),+ $(,)?
     }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,7 +327,11 @@ macro_rules! ports {
         impl $crate::Port for $name {
             const ALL: &'static [Self] = &[$($name::$port,)+];
             const INFOS: &'static [$crate::PortInfo] =
-                &[$($crate::PortInfo { name: $text, kinds: &[$($crate::Kind::$kind),+] },)+];
+                &[$($crate::PortInfo {
+                    name: $text,
+                    alias: $crate::ports!(@alias $($alias)?),
+                    kinds: &[$($crate::Kind::$kind),+],
+                },)+];
             #[inline(always)]
             fn index(self) -> usize {
                 self as usize
@@ -298,9 +350,8 @@ mod tests {
         enum Out { One = "one" [Data], Other = "other" [Data] }
     }
 
-    /// Whatever is sent and taken in between, packets are taken in the order in which they were sent.
     #[test]
-    fn an_outbox_keeps_the_order() {
+    fn outbox_any_mix_of_send_and_take_keeps_order() {
         let mut pool = Pool::new(HashKey::new([1, 2, 3, 4]), 1, 64);
         let mut out = Outbox::with_capacity(1);
         let (mut sent, mut taken) = (0, 0);

@@ -1,47 +1,49 @@
-//! What is known of a packet besides its bytes: computed once at ingress, carried along.
+//! Metadata of a packet: computed once at ingress and carried along with its bytes.
 
-use crate::announcements::Ticket;
-use crate::{FaceId, Instant};
+use crate::announcements::AnnouncementRef;
+use crate::{FaceId, Timestamp};
 use core::cell::Cell;
-use nw_name::{HashKey, NameRef, Prefixes};
-use nw_tables::cs::CsHint;
-use nw_tables::fib::FibHint;
-use nw_wire::{NackReason, Token};
+use nw_name::{HashKey, NameRef, PrefixHashes};
+use nw_tables::cs::CsProbe;
+use nw_tables::fib::FibProbe;
+use nw_wire::{NackReason, Span, Token};
 
-/// What a packet is to forwarding.
+/// The kind of a packet in forwarding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Asks.
+    /// A request.
     Interest,
-    /// Answers.
+    /// An answer.
     Data,
-    /// Refuses: an Interest sent back with a reason in its link header.
+    /// A rejection: an Interest sent back with a reason in its link header.
     Nack,
 }
 
-/// Fields of the link header: as received until forwarding decides, then as to be sent.
+/// Link header fields: as received until forwarding decides, then as to be sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkFields {
-    /// PIT token. Received on an Interest: the downstream's, to be given back. Received on Data or Nack: ours.
+    /// PIT token. Received with an Interest: the downstream's, to be returned. Received with Data
+    /// or a Nack: this router's.
     pub token: Token,
-    /// On a Nack.
+    /// The reason, on a Nack.
     pub nack: Option<NackReason>,
-    /// Congestion mark, 0 for none.
+    /// Congestion mark; 0 for none.
     pub congestion_mark: u64,
-    /// The application wants the Interest to leave by this face.
+    /// NextHopFaceId: the face the application wants the Interest to be sent to.
     pub next_hop_face: Option<FaceId>,
-    /// To be told to a local application that asked for it; [`FaceId::NONE`] when unknown.
+    /// Ingress face, for local applications that enabled it; [`FaceId::NONE`] if unknown.
     pub incoming_face: FaceId,
     /// CachePolicy NoCache.
     pub no_cache: bool,
-    /// The Interest must not be flooded.
+    /// NonDiscovery: the Interest must not be flooded.
     pub non_discovery: bool,
-    /// The prefix announcement that comes, or goes, with a Data: see [`Pool::announcement`](crate::Pool::announcement).
-    pub announcement: Ticket,
+    /// The prefix announcement received, or to be sent, with a Data: see
+    /// [`Pool::announcement`](crate::Pool::announcement).
+    pub announcement: AnnouncementRef,
 }
 
 impl LinkFields {
-    /// Makes it the default, in place: fewer stores than moving one here.
+    /// Sets all fields to their defaults in place, with fewer stores than an assignment.
     #[inline(always)]
     pub fn clear(&mut self) {
         let LinkFields {
@@ -60,100 +62,102 @@ impl LinkFields {
         *next_hop_face = None;
         *incoming_face = FaceId::NONE;
         (*no_cache, *non_discovery) = (false, false);
-        *announcement = Ticket::default();
+        *announcement = AnnouncementRef::default();
     }
 }
 
-/// Metadata of one packet. In the order of what reads it, so that a Data whose name is not read touches few cache lines.
+/// Metadata of one packet. Fields are ordered by use, so that a Data whose name is not resolved
+/// touches few cache lines.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Meta {
-    /// What it is.
+    /// The kind of packet.
     pub kind: Kind,
-    /// By which face it came.
+    /// Ingress face.
     pub ingress: FaceId,
-    /// True when that face is local.
+    /// Whether the ingress face is local.
     pub ingress_local: bool,
-    /// By which face it leaves; set by forwarding.
+    /// Egress face, set by forwarding.
     pub egress: FaceId,
-    /// When it came.
-    pub arrival: Instant,
+    /// Time of arrival.
+    pub arrival: Timestamp,
     /// Link header fields.
     pub link: LinkFields,
-    /// Where the name's TLV-VALUE stands in the packet: start and length, octets.
-    pub name: (u16, u16),
+    /// Byte range of the name's TLV-VALUE in the packet.
+    pub name: Span,
     /// Data: FreshnessPeriod in milliseconds, limited to `u32`.
     pub freshness_ms: u32,
-    /// Data: true once a content store has it, or must not have it.
+    /// Data: whether a content store has it already, or must not store it.
     pub cached: bool,
-    /// Data: its name was not read yet and may be none. [`prefixes`](Self::prefixes) are those of `/`, but for the hash of the whole once the
-    /// pending Interest of that name is found. See [`decode_lazily`](crate::decode::decode_lazily).
-    pub name_unread: bool,
+    /// Data: whether its name was not resolved (checked and hashed) yet and may be malformed. Then
+    /// [`prefixes`](Self::prefixes) are those of `/`, except for the full hash once the pending
+    /// Interest of that name is found. See [`decode_lazily`](crate::decode::decode_lazily).
+    pub name_deferred: bool,
     /// Interest: CanBePrefix.
     pub can_be_prefix: bool,
     /// Interest: MustBeFresh.
     pub must_be_fresh: bool,
-    /// Data whose name was not read: its hash, as asking for memory found it where the label leads; 0 when it found nothing.
-    pub likely_hash: Cell<u64>,
-    /// Interest: nonce (0 until [`nonce_start`](Self::nonce_start) says there is one).
+    /// Data with a deferred name: its hash as predicted by prefetching through the PIT token; 0 for
+    /// none.
+    pub predicted_hash: Cell<u64>,
+    /// Interest: nonce; 0 if [`nonce_start`](Self::nonce_start) is 0.
     pub nonce: u32,
     /// Interest: lifetime in milliseconds, limited to `u32`.
     pub lifetime_ms: u32,
-    /// Interest: where the nonce's four octets start; 0 when there is none.
+    /// Interest: offset of the nonce's 4 bytes; 0 if there is none.
     pub nonce_start: u16,
-    /// Interest: where the hop limit's octet stands; 0 when there is none.
+    /// Interest: offset of the hop limit's byte; 0 if there is none.
     pub hop_limit_start: u16,
-    /// Interest: TLV-VALUE of ForwardingHint, start and length; length 0 when there is none.
-    pub hint: (u16, u16),
-    /// Interest: asking for memory found that there may be a pending one like it.
+    /// Interest: byte range of ForwardingHint's TLV-VALUE; [`Span::NONE`] if there is none.
+    pub forwarding_hint: Span,
+    /// Interest: whether prefetching found that the same Interest may be pending.
     pub maybe_pending: Cell<bool>,
-    /// Interest: what asking for the content store's memory found out already.
-    pub cache_hint: CsHint,
-    /// Interest: what asking for the FIB's memory found out already.
-    pub route_hint: FibHint,
-    /// Hashes and ends of the name's prefixes. Large, so last.
-    pub prefixes: Prefixes,
+    /// Interest: what prefetching found in the content store.
+    pub cs_probe: CsProbe,
+    /// Interest: what prefetching found in the FIB.
+    pub fib_probe: FibProbe,
+    /// Hashes and lengths of the name's prefixes. Last, because it is large.
+    pub prefixes: PrefixHashes,
 }
 
 impl Meta {
-    /// Of a packet not decoded yet.
+    /// Creates the metadata of a packet that is not decoded yet.
     pub fn new(key: &HashKey) -> Self {
         Meta {
             kind: Kind::Interest,
             ingress: FaceId::NONE,
             ingress_local: false,
             egress: FaceId::NONE,
-            arrival: Instant::START,
+            arrival: Timestamp::START,
             link: LinkFields::default(),
-            name: (0, 0),
+            name: Span::NONE,
             can_be_prefix: false,
             must_be_fresh: false,
             nonce: 0,
             nonce_start: 0,
             lifetime_ms: 0,
             hop_limit_start: 0,
-            hint: (0, 0),
+            forwarding_hint: Span::NONE,
             freshness_ms: 0,
             cached: false,
-            name_unread: false,
-            likely_hash: Cell::new(0),
+            name_deferred: false,
+            predicted_hash: Cell::new(0),
             maybe_pending: Cell::new(false),
-            cache_hint: CsHint::default(),
-            route_hint: FibHint::default(),
-            prefixes: Prefixes::new(key),
+            cs_probe: CsProbe::default(),
+            fib_probe: FibProbe::default(),
+            prefixes: PrefixHashes::new(key),
         }
     }
 
-    /// True when the hash of the whole name is there, with those of its prefixes or without.
+    /// Returns whether the hash of the full name is known, with or without those of its prefixes.
     #[inline(always)]
-    pub const fn knows_hash(&self) -> bool {
-        !self.name_unread || self.prefixes.key_len() != 0
+    pub const fn has_full_hash(&self) -> bool {
+        !self.name_deferred || self.prefixes.lookup_len() != 0
     }
 
-    /// The name, in the packet's bytes.
+    /// Returns the name in the packet's bytes.
     #[inline]
     pub fn name_in<'a>(&self, bytes: &'a [u8]) -> NameRef<'a> {
-        let (start, len) = (usize::from(self.name.0), usize::from(self.name.1));
-        NameRef::from_checked(&bytes[start..start + len])
+        NameRef::from_checked(self.name.in_bytes(bytes))
     }
 }

@@ -1,7 +1,7 @@
-//! Pools that several peers share, and how often each of them was short.
+//! Bounded pools shared by several peers, and how often each was exhausted.
 //!
-//! Every such pool is bounded in total and by peer, and keeps a reserve for local programs and management. What is refused or takes another's
-//! place is counted here, and the host logs it.
+//! Every such pool is bounded in total and per peer, and keeps a reserve for local programs and
+//! management. A refusal or an eviction counts as one shortage; the host logs it.
 
 macro_rules! shared_pools {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal, $remedy:literal;)+) => {
@@ -14,12 +14,12 @@ macro_rules! shared_pools {
             /// Every pool, in counter order.
             pub const ALL: &'static [SharedPool] = &[$(SharedPool::$variant,)+];
 
-            /// The name in metrics and logs.
+            /// Returns the name in metrics and logs.
             pub const fn as_str(self) -> &'static str {
                 match self { $(SharedPool::$variant => $name,)+ }
             }
 
-            /// What an operator can do when the pool is short.
+            /// Returns what an operator can do when the pool is exhausted.
             pub const fn remedy(self) -> &'static str {
                 match self { $(SharedPool::$variant => $remedy,)+ }
             }
@@ -28,10 +28,10 @@ macro_rules! shared_pools {
 }
 
 shared_pools! {
-    /// Entries and records of the pending Interest table.
+    /// Entries and records of the PIT.
     PendingInterests = "pending_interests",
         "see which faces have many unsatisfied Interests (nw face list); raise tables.pit_entries if traffic is legitimate";
-    /// Slots of the pending Interest table for large Interests.
+    /// Slots of the PIT for large Interests.
     LargeInterests = "large_interests",
         "see which faces send large Interests (nw face list); raise tables.pit_entries if traffic is legitimate";
     /// Faces.
@@ -40,17 +40,17 @@ shared_pools! {
     Descriptors = "descriptors", "raise the limit of open files (ulimit -n, LimitNOFILE=)";
     /// Bytes in the send queues of all faces together.
     SendQueues = "send_queues", "see which faces do not read (nw face list); raise faces.queues_mib if memory allows";
-    /// Bytes of fragments that wait for the rest of their packets.
+    /// Bytes of fragments of incomplete packets.
     Reassembly = "reassembly", "raise faces.reassembly_mib if links reorder or lose much";
-    /// Places for certificates that are being fetched.
+    /// Certificates being fetched.
     CertificateFetches = "certificate_fetches", "see the log for refused commands and who signs them";
-    /// Places for commands that wait for certificates.
+    /// Commands that wait for certificates.
     Commands = "commands", "see the log for refused commands and who signs them";
 }
 
 const POOLS: usize = SharedPool::ALL.len();
 
-/// How often each pool was short: something was refused, or took the place of something else.
+/// The number of shortages of each pool: requests refused, and entries evicted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shortages {
     counts: [u64; POOLS],
@@ -63,17 +63,17 @@ impl Shortages {
         self.counts[pool as usize] += 1;
     }
 
-    /// Replaces the count of a pool.
+    /// Sets the count of a pool.
     pub fn set(&mut self, pool: SharedPool, count: u64) {
         self.counts[pool as usize] = count;
     }
 
-    /// Returns how often a pool was short.
+    /// Returns the number of shortages of a pool.
     pub fn count(&self, pool: SharedPool) -> u64 {
         self.counts[pool as usize]
     }
 
-    /// Returns the shortages of all pools together.
+    /// Returns the number of shortages of all pools.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_pool_has_its_own_counter() {
+    fn each_pool_counts_separately() {
         let mut shortages = Shortages::default();
         for (index, pool) in SharedPool::ALL.iter().enumerate() {
             assert_eq!(*pool as usize, index);

@@ -1,51 +1,56 @@
-//! Remembers Interests that pass and takes Data back to whoever asked: the table of pending Interests alone.
+//! Records Interests that pass and returns their Data to the downstreams: the PIT alone.
 //!
 //! ```text
 //! In:     interest, data, nack
 //! Out:    interest, data, nack
-//! Needs:  all that decoding fills; ingress, ingress_local, link as received; scope, hop limit and nonce seen to by `packet_dispatcher`
-//! Sets:   interest: egress 0 (whoever comes next chooses), link with a token of its own; data, nack: egress (the asker), link with the asker's token, cached
-//! State:  pending Interests and dead nonces, each up to a number
-//! Timers: one per pending Interest: the latest of its askers' lifetimes
+//! Needs:  all that decoding fills; ingress, ingress_local, link as received; scope, hop limit and
+//!         nonce handled by `packet_dispatcher`
+//! Sets:   interest: egress 0 (the next element chooses), link with a token of its own; data, nack:
+//!         egress (the downstream), link with the downstream's token, cached
+//! State:  PIT and dead nonce list, each up to a fixed number
+//! Timers: one per pending Interest: the latest in-record expiry
 //! Cost:   that of the router without its FIB: two cache lines for an Interest, two for its Data
-//! Drops:  duplicate_nonce, aggregated, retransmission_suppressed, pit_full, pit_full_for_face, unsolicited_data, unsolicited_nack, nack_consumed, face_gone,
-//!         no_buffer, malformed_too_long
+//! Drops:  duplicate_nonce, aggregated, retransmission_suppressed, pit_full, pit_full_for_face,
+//!         unsolicited_data, unsolicited_nack, nack_consumed, face_gone, no_buffer,
+//!         malformed_too_long
 //! Spec:   NDN Packet Format 0.3; NDNLPv2, PitToken; the backward router of µNDN
 //! ```
 //!
-//! It *is* the router, with one route: `/` leads upstream, whatever is there. So aggregation, loops, retransmissions, Nacks, tokens and expiry are the
-//! router's own. As it does not choose where Interests go, it can't tell who may answer: Data is taken from any face, as the name router behind it, or a
-//! graph's wiring, says who is upstream.
+//! It is the router element with a single route: `/` leads to one face that stands for everything
+//! upstream. So aggregation, loops, retransmissions, Nacks, tokens and expiry are the router's own.
+//! As it does not choose next hops, it can't know which face may answer: Data is accepted from any
+//! face, and the name router after it or the graph's connections decide what is upstream.
 //!
-//! A Data leaves with egress 0 when nobody waits for it any more but a content store may keep it.
+//! Data leaves with egress 0 if it has no downstream left but a content store may keep it.
 
 pub use crate::by_kind::{ByKind as In, ByKind as Out};
 
 use crate::router::{self, Router, RouterConfig, RouterCounters};
 use crate::strategy::Strategies;
 use nw_element_api::{
-    Cause, Context, Element, FaceId, FaceInfo, Instant, Kind, LinkType, Meta, Outbox, Packet, Peer, Pool,
-    Scope,
+    Context, DropCause, Element, FaceId, FaceInfo, Kind, LinkType, Meta, Outbox, Packet, Peer,
+    Pool, Scope, Timestamp,
 };
 use nw_name::{HashKey, NameRef};
 use nw_tables::fib::{FibConfig, NextHop};
 use nw_tables::pit::{Pit, PitConfig};
 
-/// What a backward router is made with.
+/// Configuration of a backward router.
 #[derive(Clone, Debug)]
 pub struct BackwardRouterConfig {
-    /// Number of this shard, in the tokens it gives.
+    /// Number of this shard, written into its PIT tokens.
     pub shard: u8,
-    /// Sizes of the pending Interest table.
+    /// Sizes of the PIT.
     pub pit: PitConfig,
-    /// Nonces remembered after their Interest is gone.
+    /// Nonces remembered after their Interest has ended.
     pub dead_nonces: usize,
-    /// Gives each Interest that is sent a token of 6 octets, to be returned with its answer.
+    /// Whether each Interest that is sent carries a token of 6 bytes, to be returned with its
+    /// answer.
     pub tokens: bool,
 }
 
 impl Default for BackwardRouterConfig {
-    /// A quarter of a million pending Interests.
+    /// 262,144 pending Interests.
     fn default() -> Self {
         let config = RouterConfig::default();
         BackwardRouterConfig {
@@ -57,23 +62,25 @@ impl Default for BackwardRouterConfig {
     }
 }
 
-/// All that is upstream, as the router sees it. No face has this number: slots of faces start at 256.
+/// The face that stands for everything upstream. No real face has this number: face slots start at
+/// 256.
 const UPSTREAM: FaceId = FaceId::from_bits(2);
 
-/// See the module.
+/// The backward router element.
 #[derive(Debug)]
 pub struct BackwardRouter {
     router: Router,
-    routed: Outbox<router::Out>,
+    router_out: Outbox<router::Out>,
 }
 
 impl BackwardRouter {
-    /// Without faces. `key` is the one packets are decoded with.
+    /// Creates a backward router without faces. `key` must be the key that packets are decoded
+    /// with.
     pub fn new(key: HashKey, config: BackwardRouterConfig) -> Self {
         let config = RouterConfig {
             shard: config.shard,
             pit: config.pit,
-            // One route, and the one before it while they change places.
+            // Space for one route and for its replacement.
             fib: FibConfig::new(2),
             dead_nonces: config.dead_nonces,
             upstream_tokens: config.tokens,
@@ -81,45 +88,49 @@ impl BackwardRouter {
             ..RouterConfig::default()
         };
         let mut router = Router::new(key, config);
-        // Scope and hop limit are seen to where it is known which way an Interest goes.
-        router.add_face(UPSTREAM, FaceInfo { scope: Scope::Local, link_type: LinkType::PointToPoint });
-        router.give_tokens(UPSTREAM);
+        // The element that chooses the next hop checks scope and hop limit.
+        router.add_face(
+            UPSTREAM,
+            FaceInfo { scope: Scope::Local, link_type: LinkType::PointToPoint },
+        );
+        router.enable_tokens(UPSTREAM);
         let next_hops = [NextHop { face: UPSTREAM, cost: 0 }];
-        let set = router.set_only_route(NameRef::ROOT, &next_hops, Strategies::DEFAULT);
+        let set = router.set_initial_route(NameRef::ROOT, &next_hops, Strategies::DEFAULT);
         set.expect("an empty FIB has room for /");
-        BackwardRouter { router, routed: Outbox::with_capacity(64) }
+        BackwardRouter { router, router_out: Outbox::with_capacity(64) }
     }
 
-    /// How many Interests one face may have pending; `None` as many as there is room for. More are answered by Nack(Congestion).
+    /// Sets how many Interests one face may have pending; `None` for no limit. Further ones are
+    /// answered by Nack(Congestion).
     pub fn set_face_limit(&mut self, interests_max: Option<u32>) {
         self.router.set_face_limit(interests_max);
     }
 
-    /// Pending Interests that ended so far.
+    /// Returns how pending Interests ended so far.
     pub const fn counters(&self) -> RouterCounters {
         self.router.counters()
     }
 
-    /// Pending Interests, for status.
+    /// Returns the PIT, for status.
     pub const fn pit(&self) -> &Pit {
         self.router.pit()
     }
 
-    /// Lets the router do something and passes on what leaves. `upstream` is where the packet came from, if from upstream; `next_hop` where its
-    /// sender wants it to go.
+    /// Calls the router and forwards what it emits. `upstream` is the face of a packet that came
+    /// from upstream; `next_hop` is the NextHopFaceId of an Interest.
     #[inline]
     fn run(
         &mut self,
         context: &mut Context<'_, Out>,
         upstream: FaceId,
         next_hop: Option<FaceId>,
-        act: impl FnOnce(&mut Router, &mut Context<'_, router::Out>),
+        call: impl FnOnce(&mut Router, &mut Context<'_, router::Out>),
     ) {
-        act(
+        call(
             &mut self.router,
-            &mut Context { pool: context.pool, out: &mut self.routed, drops: context.drops },
+            &mut Context { pool: context.pool, out: &mut self.router_out, drops: context.drops },
         );
-        while let Some((port, packet)) = self.routed.take() {
+        while let Some((port, packet)) = self.router_out.take() {
             let meta = context.pool.meta_mut(&packet);
             match port {
                 router::Out::Interest => {
@@ -133,16 +144,17 @@ impl BackwardRouter {
                     context.out.send(Out::Data, packet);
                 }
                 router::Out::Nack => context.out.send(Out::Nack, packet),
-                // Its one strategy teaches nothing.
-                router::Out::Lesson => {
-                    context.pool.drop_packet(packet, Cause::NackConsumed, context.drops);
+                // Best-route, its only strategy, emits none.
+                router::Out::RouteEvent => {
+                    context.pool.drop_packet(packet, DropCause::NackConsumed, context.drops);
                 }
             }
         }
     }
 }
 
-const fn inner(port: In) -> router::In {
+/// Returns the router's port for one of this element's.
+const fn router_port(port: In) -> router::In {
     match port {
         In::Interest => router::In::Interest,
         In::Data => router::In::Data,
@@ -154,14 +166,14 @@ impl Element for BackwardRouter {
     type In = In;
     type Out = Out;
 
-    const CLAIMS_REPLIES: bool = true;
-    const GUARDS_LOOPS: bool = true;
+    const TRACKS_PENDING: bool = true;
+    const DETECTS_LOOPS: bool = true;
 
     fn prefetch_stages(_: In) -> usize {
         Pit::PREFETCH_STAGES
     }
 
-    fn leads(port: In) -> &'static [Out] {
+    fn outputs_for(port: In) -> &'static [Out] {
         match port {
             In::Interest => &[Out::Interest, Out::Nack],
             In::Data => &[Out::Data],
@@ -169,7 +181,7 @@ impl Element for BackwardRouter {
         }
     }
 
-    fn usual(port: In) -> Option<Out> {
+    fn main_output(port: In) -> Option<Out> {
         Some(match port {
             In::Interest => Out::Interest,
             In::Data => Out::Data,
@@ -179,21 +191,27 @@ impl Element for BackwardRouter {
 
     #[inline]
     fn prefetch(&self, stage: usize, port: In, meta: &Meta) {
-        self.router.prefetch_pending(stage, inner(port), meta);
+        self.router.prefetch_pending(stage, router_port(port), meta);
     }
 
     #[inline]
-    fn process(&mut self, now: Instant, port: In, packet: Packet, context: &mut Context<'_, Out>) {
+    fn process(
+        &mut self,
+        now: Timestamp,
+        port: In,
+        packet: Packet,
+        context: &mut Context<'_, Out>,
+    ) {
         let meta = context.pool.meta_mut(&packet);
         let (upstream, next_hop) = match meta.kind {
             Kind::Interest => {
-                meta.route_hint.forget();
+                meta.fib_probe.clear();
                 (FaceId::NONE, meta.link.next_hop_face.take())
             }
             Kind::Data | Kind::Nack => (core::mem::replace(&mut meta.ingress, UPSTREAM), None),
         };
         self.run(context, upstream, next_hop, |router, context| {
-            router.process(now, inner(port), packet, context);
+            router.process(now, router_port(port), packet, context);
         });
     }
 
@@ -205,7 +223,7 @@ impl Element for BackwardRouter {
         self.router.set_peer(face, peer);
     }
 
-    fn face_gone(&mut self, now: Instant, face: FaceId) {
+    fn face_gone(&mut self, now: Timestamp, face: FaceId) {
         self.router.remove_face(now, face);
     }
 
@@ -213,15 +231,15 @@ impl Element for BackwardRouter {
         self.router.is_idle()
     }
 
-    fn expects(&self, packet: &Packet, pool: &Pool) -> bool {
-        self.router.awaits_from(UPSTREAM, packet, pool)
+    fn awaits_reply(&self, packet: &Packet, pool: &Pool) -> bool {
+        self.router.is_awaiting_from(UPSTREAM, packet, pool)
     }
 
-    fn deadline(&self) -> Option<Instant> {
+    fn deadline(&self) -> Option<Timestamp> {
         self.router.deadline()
     }
 
-    fn tick(&mut self, now: Instant, context: &mut Context<'_, Out>) {
+    fn tick(&mut self, now: Timestamp, context: &mut Context<'_, Out>) {
         self.run(context, FaceId::NONE, None, |router, context| router.tick(now, context));
     }
 }
@@ -229,23 +247,23 @@ impl Element for BackwardRouter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::{KEY, Lab, as_nack, data, face, interest, name, ports};
     use nw_element_api::Meta;
+    use nw_testkit::bench::{KEY, TestBench, as_nack, data, face, interest, name, ports};
     use nw_wire::{InterestBuilder, NackReason, Token};
 
-    /// 300 and 301 ask, 302 is somewhere upstream.
-    fn lab() -> Lab<BackwardRouter> {
+    /// Faces 300 and 301 are downstreams, 302 is upstream.
+    fn bench() -> TestBench<BackwardRouter> {
         let config = BackwardRouterConfig {
             pit: PitConfig::for_entries(8),
             dead_nonces: 64,
             ..BackwardRouterConfig::default()
         };
-        let mut lab = Lab::new(BackwardRouter::new(KEY, config));
+        let mut bench = TestBench::new(BackwardRouter::new(KEY, config));
         let info = FaceInfo { scope: Scope::NonLocal, link_type: LinkType::PointToPoint };
         for number in 300..303 {
-            lab.element.face_added(face(number), info);
+            bench.element.face_added(face(number), info);
         }
-        lab
+        bench
     }
 
     fn from(number: u32, token: &'static [u8]) -> impl Fn(&mut Meta) {
@@ -256,102 +274,117 @@ mod tests {
     }
 
     #[test]
-    fn one_goes_up_and_one_comes_back_to_each() {
-        let mut lab = lab();
-        let left = lab.give(In::Interest, &interest("/a", 1), from(300, b"one"));
-        assert_eq!((ports(&left), left[0].egress), (vec!["interest"], FaceId::NONE));
-        assert_eq!((left[0].ingress, left[0].link.token.as_bytes().len()), (face(300), 6));
-        let token = left[0].link.token;
-        assert!(lab.give(In::Interest, &interest("/a", 2), from(301, b"two")).is_empty());
-        assert_eq!(lab.drops.total(Cause::Aggregated), 1);
-        let left = lab.give(In::Data, &data("/a"), |meta| {
+    fn aggregated_interests_each_get_the_data() {
+        let mut bench = bench();
+        let emitted = bench.process(In::Interest, &interest("/a", 1), from(300, b"one"));
+        assert_eq!((ports(&emitted), emitted[0].egress), (vec!["interest"], FaceId::NONE));
+        assert_eq!((emitted[0].ingress, emitted[0].link.token.as_bytes().len()), (face(300), 6));
+        let token = emitted[0].link.token;
+        assert!(bench.process(In::Interest, &interest("/a", 2), from(301, b"two")).is_empty());
+        assert_eq!(bench.drops.total(DropCause::Aggregated), 1);
+        let emitted = bench.process(In::Data, &data("/a"), |meta| {
             (meta.ingress, meta.link.token) = (face(302), token);
         });
-        assert_eq!(ports(&left), ["data", "data"]);
-        let back: Vec<_> = left.iter().map(|l| (l.egress, l.link.token.as_bytes().to_vec())).collect();
+        assert_eq!(ports(&emitted), ["data", "data"]);
+        let back: Vec<_> =
+            emitted.iter().map(|l| (l.egress, l.link.token.as_bytes().to_vec())).collect();
         assert_eq!(back, [(face(300), b"one".to_vec()), (face(301), b"two".to_vec())]);
-        assert!(left.iter().all(|left| (left.ingress, left.link.incoming_face) == (face(302), face(302))));
-        assert_eq!(lab.element.counters().satisfied, 1);
-        assert!(lab.element.pit().is_empty());
-        assert!(lab.give(In::Data, &data("/a"), from(302, b"")).is_empty());
-        assert_eq!(lab.drops.total(Cause::UnsolicitedData), 1);
-        assert_eq!(lab.pool.packets_in_use(), 0);
+        assert!(
+            emitted
+                .iter()
+                .all(|emitted| (emitted.ingress, emitted.link.incoming_face)
+                    == (face(302), face(302)))
+        );
+        assert_eq!(bench.element.counters().satisfied, 1);
+        assert!(bench.element.pit().is_empty());
+        assert!(bench.process(In::Data, &data("/a"), from(302, b"")).is_empty());
+        assert_eq!(bench.drops.total(DropCause::UnsolicitedData), 1);
+        assert_eq!(bench.pool.packets_in_use(), 0);
     }
 
     #[test]
-    fn data_is_found_by_name_too_and_may_be_longer() {
-        let mut lab = lab();
+    fn data_without_token_matches_by_prefix() {
+        let mut bench = bench();
         let wire = InterestBuilder::new(name("/a")).nonce(1).can_be_prefix(true).encode();
-        lab.give(In::Interest, &wire, from(300, b""));
-        assert_eq!(ports(&lab.give(In::Data, &data("/a/b"), from(302, b""))), ["data"]);
+        bench.process(In::Interest, &wire, from(300, b""));
+        assert_eq!(ports(&bench.process(In::Data, &data("/a/b"), from(302, b""))), ["data"]);
     }
 
     #[test]
-    fn refusals_go_back_and_loops_end() {
-        let mut lab = lab();
-        lab.give(In::Interest, &interest("/a", 1), from(300, b"one"));
-        let left = lab.give(In::Interest, &interest("/a", 1), from(301, b""));
-        assert_eq!((ports(&left), left[0].link.nack), (vec!["nack"], Some(NackReason::Duplicate)));
+    fn nacks_are_returned_and_loops_end() {
+        let mut bench = bench();
+        bench.process(In::Interest, &interest("/a", 1), from(300, b"one"));
+        let emitted = bench.process(In::Interest, &interest("/a", 1), from(301, b""));
+        assert_eq!(
+            (ports(&emitted), emitted[0].link.nack),
+            (vec!["nack"], Some(NackReason::Duplicate))
+        );
         let nack = as_nack(NackReason::NoRoute);
-        let left = lab.give(In::Nack, &interest("/a", 1), |meta| {
+        let emitted = bench.process(In::Nack, &interest("/a", 1), |meta| {
             from(302, b"")(meta);
             nack(meta);
         });
-        assert_eq!((ports(&left), left[0].egress), (vec!["nack"], face(300)));
+        assert_eq!((ports(&emitted), emitted[0].egress), (vec!["nack"], face(300)));
         assert_eq!(
-            (left[0].link.nack, left[0].link.token.as_bytes()),
+            (emitted[0].link.nack, emitted[0].link.token.as_bytes()),
             (Some(NackReason::NoRoute), &b"one"[..])
         );
-        assert!(lab.element.pit().is_empty());
-        assert_eq!(lab.drops.total(Cause::NackConsumed), 1);
+        assert!(bench.element.pit().is_empty());
+        assert_eq!(bench.drops.total(DropCause::NackConsumed), 1);
     }
 
     #[test]
-    fn what_nobody_answers_expires() {
-        let mut lab = lab();
+    fn unanswered_interest_expires() {
+        let mut bench = bench();
         let wire = InterestBuilder::new(name("/a")).nonce(1).lifetime_ms(100).encode();
-        lab.give(In::Interest, &wire, from(300, b""));
-        lab.advance_ms(50);
-        assert_eq!(lab.element.pit().len(), 1);
-        lab.advance_ms(60);
-        assert!(lab.element.pit().is_empty());
-        assert_eq!(lab.element.counters().unsatisfied, 1);
-        assert_eq!(lab.element.deadline(), None);
+        bench.process(In::Interest, &wire, from(300, b""));
+        bench.advance_ms(50);
+        assert_eq!(bench.element.pit().len(), 1);
+        bench.advance_ms(60);
+        assert!(bench.element.pit().is_empty());
+        assert_eq!(bench.element.counters().unsatisfied, 1);
+        assert_eq!(bench.element.deadline(), None);
     }
 
     #[test]
-    fn a_retransmission_passes_after_a_while() {
-        let mut lab = lab();
-        lab.give(In::Interest, &interest("/a", 1), from(300, b""));
-        assert!(lab.give(In::Interest, &interest("/a", 2), from(300, b"")).is_empty());
-        assert_eq!(lab.drops.total(Cause::RetransmissionSuppressed), 1);
-        lab.advance_ms(10);
-        assert_eq!(ports(&lab.give(In::Interest, &interest("/a", 3), from(300, b""))), ["interest"]);
+    fn retransmission_after_suppression_interval_is_forwarded() {
+        let mut bench = bench();
+        bench.process(In::Interest, &interest("/a", 1), from(300, b""));
+        assert!(bench.process(In::Interest, &interest("/a", 2), from(300, b"")).is_empty());
+        assert_eq!(bench.drops.total(DropCause::RetransmissionSuppressed), 1);
+        bench.advance_ms(10);
+        assert_eq!(
+            ports(&bench.process(In::Interest, &interest("/a", 3), from(300, b""))),
+            ["interest"]
+        );
     }
 
-    /// Whoever chooses is behind: what the sender wishes, any scope and a hop limit of 0 are for it.
+    /// NextHopFaceId, scope and a hop limit of 0 are left to the element that chooses the next hop.
     #[test]
-    fn where_to_is_not_its_business() {
-        let mut lab = lab();
+    fn next_hop_face_and_hop_limit_are_left_unchanged() {
+        let mut bench = bench();
         let wire = InterestBuilder::new(name("/localhost/a")).nonce(1).hop_limit(0);
         let wire = wire.forwarding_hint(name("/hint")).encode();
-        let left = lab.give(In::Interest, &wire, |meta| {
+        let emitted = bench.process(In::Interest, &wire, |meta| {
             meta.ingress = face(300);
             meta.link.next_hop_face = Some(face(999));
         });
-        assert_eq!((ports(&left), left[0].link.next_hop_face), (vec!["interest"], Some(face(999))));
-        assert_eq!(left[0].wire, wire);
+        assert_eq!(
+            (ports(&emitted), emitted[0].link.next_hop_face),
+            (vec!["interest"], Some(face(999)))
+        );
+        assert_eq!(emitted[0].wire, wire);
     }
 
     #[test]
-    fn a_full_table_refuses() {
-        let mut lab = lab();
-        lab.element.set_face_limit(Some(1));
-        lab.give(In::Interest, &interest("/a", 1), from(300, b""));
-        let left = lab.give(In::Interest, &interest("/b", 1), from(300, b""));
-        assert_eq!(left[0].link.nack, Some(NackReason::Congestion));
-        assert_eq!(lab.drops.total(Cause::PitFullForFace), 1);
-        lab.element.face_gone(Instant::START, face(300));
-        assert!(lab.element.pit().is_empty());
+    fn face_limit_reached_returns_congestion_nack() {
+        let mut bench = bench();
+        bench.element.set_face_limit(Some(1));
+        bench.process(In::Interest, &interest("/a", 1), from(300, b""));
+        let emitted = bench.process(In::Interest, &interest("/b", 1), from(300, b""));
+        assert_eq!(emitted[0].link.nack, Some(NackReason::Congestion));
+        assert_eq!(bench.drops.total(DropCause::PitFullForFace), 1);
+        bench.element.face_gone(Timestamp::START, face(300));
+        assert!(bench.element.pit().is_empty());
     }
 }

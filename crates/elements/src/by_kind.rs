@@ -1,13 +1,13 @@
-//! The ports of elements through which each kind of packet goes its own way, and leaves as it came.
+//! Ports for elements with one port per kind of packet.
 
 nw_element_api::ports! {
-    /// One port for each kind.
+    /// One port per kind of packet.
     pub enum ByKind {
         /// Interests.
         Interest = "interest" [Interest],
         /// Data.
         Data = "data" [Data],
-        /// Refused Interests.
+        /// Nacks.
         Nack = "nack" [Nack],
     }
 }

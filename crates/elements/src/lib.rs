@@ -1,6 +1,7 @@
 //! The packet functions: one file each; forwarding strategies under `strategy/`.
 //!
-//! Layer 3 (action): refuses to know hosts. Each element file opens with its contract, and a test holds it to its ports.
+//! Layer 3 (action): refuses to know hosts. Each element file opens with its contract, and a test
+//! holds it to its ports.
 
 #![forbid(unsafe_code)]
 
@@ -9,9 +10,8 @@ mod by_kind;
 pub mod catalogue;
 pub mod content_store;
 pub mod counter;
-mod hints;
-#[cfg(test)]
-mod lab;
+mod forwarding_hint;
+mod interest_key;
 pub mod name_filter;
 pub mod name_router;
 pub mod packet_dispatcher;
@@ -28,6 +28,7 @@ pub mod tee;
 pub use backward_router::{BackwardRouter, BackwardRouterConfig};
 pub use content_store::ContentStore;
 pub use counter::Counter;
+pub use forwarding_hint::HINTS_MAX;
 pub use name_filter::{NameFilter, NameFilterConfig};
 pub use name_router::{NameRouter, NameRouterConfig};
 pub use packet_dispatcher::PacketDispatcher;
@@ -37,6 +38,9 @@ pub use signature_verifier::{SignatureVerifier, SignatureVerifierConfig};
 pub use sink::Sink;
 pub use strategy_forwarder::{StrategyForwarder, StrategyForwarderConfig};
 pub use tee::Tee;
+
+/// Longest InterestLifetime by default, in milliseconds (one hour): longer ones are reduced to it.
+pub const INTEREST_LIFETIME_MAX_MS: u32 = 3_600_000;
 
 /// The README's example is compiled and run.
 #[cfg(doctest)]

@@ -4,21 +4,23 @@
 //! In:     packet
 //! Out:    interest, data, nack
 //! Needs:  all that decoding fills; ingress, ingress_local, link as received
-//! Sets:   nonce of an Interest that came without one; its hop limit, one less
-//! State:  one random number, 8 octets
+//! Sets:   the nonce of an Interest without one; its hop limit, decremented
+//! State:  one random number, 8 bytes
 //! Timers: none
 //! Cost:   a few nanoseconds; an Interest without nonce is copied
-//! Drops:  hop_limit_zero, scope_localhost, link_field_refused, malformed_too_long (no room for a nonce), no_buffer
-//! Spec:   NDN Packet Format 0.3, HopLimit and Nonce; NDNLPv2, fields by kind of packet; scope of /localhost
+//! Drops:  hop_limit_zero, scope_localhost, link_field_refused, malformed_too_long (no space for a
+//!         nonce), no_buffer
+//! Spec:   NDN Packet Format 0.3, HopLimit and Nonce; NDNLPv2, fields by kind of packet; scope of
+//!         /localhost
 //! ```
 
 use crate::rewrite;
 use crate::scope::{NameScope, Scopes};
-use nw_element_api::{Cause, Context, DropReason, Element, Instant, Kind, Packet, Pool};
+use nw_element_api::{Context, DropCause, DropReason, Element, Kind, Packet, Pool, Timestamp};
 use nw_name::HashKey;
 
 nw_element_api::ports! {
-    /// Where packets enter.
+    /// Input ports.
     pub enum In {
         /// Any decoded packet.
         Packet = "packet" [Interest, Data, Nack],
@@ -26,18 +28,18 @@ nw_element_api::ports! {
 }
 
 nw_element_api::ports! {
-    /// Where packets leave.
+    /// Output ports.
     pub enum Out {
-        /// With a nonce, and a hop limit that is one less.
+        /// Interests, with a nonce and a decremented hop limit.
         Interest = "interest" [Interest],
-        /// As it came.
+        /// Data, unchanged.
         Data = "data" [Data],
-        /// As it came.
+        /// Nacks, unchanged.
         Nack = "nack" [Nack],
     }
 }
 
-/// See the module.
+/// The packet dispatcher element.
 #[derive(Debug)]
 pub struct PacketDispatcher {
     random: u64,
@@ -45,12 +47,14 @@ pub struct PacketDispatcher {
 }
 
 impl PacketDispatcher {
-    /// `key` is the one packets are decoded with; `seed` makes the nonces of Interests that came without one.
+    /// Creates a dispatcher. `key` must be the key that packets are decoded with; `seed` is that of
+    /// the nonces added to Interests without one.
     pub fn new(key: &HashKey, seed: u64) -> Self {
         PacketDispatcher { random: seed, scopes: Scopes::new(key) }
     }
 
-    /// Where a packet goes on, or why it doesn't: what [`process`](Element::process) does, for a host that has one place for all that leave.
+    /// Returns the output port of a packet, or the packet and its drop reason. Does the work of
+    /// [`process`](Element::process), for a host without an outbox.
     #[inline(always)]
     pub fn dispatch(
         &mut self,
@@ -60,17 +64,19 @@ impl PacketDispatcher {
         let meta = pool.meta(&packet);
         match meta.kind {
             Kind::Interest => self.interest(packet, pool).map(|packet| (Out::Interest, packet)),
-            Kind::Data if self.crosses_scope(&packet, pool) => Err((packet, Cause::ScopeLocalhost.into())),
+            Kind::Data if self.crosses_scope(&packet, pool) => {
+                Err((packet, DropCause::ScopeLocalhost.into()))
+            }
             Kind::Data => Ok((Out::Data, packet)),
             // "CachePolicy or NextHopFaceId on a Nack: drop."
             Kind::Nack if meta.link.no_cache || meta.link.next_hop_face.is_some() => {
-                Err((packet, Cause::LinkFieldRefused.into()))
+                Err((packet, DropCause::LinkFieldRefused.into()))
             }
             Kind::Nack => Ok((Out::Nack, packet)),
         }
     }
 
-    /// SplitMix64: nonces must differ, not be secret.
+    /// Returns the next nonce (SplitMix64: nonces must differ, not be secret).
     fn next_nonce(&mut self) -> u32 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -78,43 +84,55 @@ impl PacketDispatcher {
         (mixed >> 32) as u32
     }
 
+    /// Checks an Interest. Most have no hop limit and need no change.
     #[inline(always)]
-    fn interest(&mut self, packet: Packet, pool: &mut Pool) -> Result<Packet, (Packet, DropReason)> {
+    fn interest(
+        &mut self,
+        packet: Packet,
+        pool: &mut Pool,
+    ) -> Result<Packet, (Packet, DropReason)> {
         let meta = pool.meta(&packet);
-        let is_usual = meta.hop_limit_start == 0 && meta.nonce_start != 0 && !meta.link.no_cache;
-        if is_usual && !self.crosses_scope(&packet, pool) {
+        let is_simple = meta.hop_limit_start == 0 && meta.nonce_start != 0 && !meta.link.no_cache;
+        if is_simple && !self.crosses_scope(&packet, pool) {
             Ok(packet)
         } else {
-            self.other_interest(packet, pool)
+            self.interest_slow(packet, pool)
         }
     }
 
+    /// The slow form of [`interest`](Self::interest): decrements the hop limit, adds a nonce.
     #[inline(never)]
-    fn other_interest(&mut self, packet: Packet, pool: &mut Pool) -> Result<Packet, (Packet, DropReason)> {
+    fn interest_slow(
+        &mut self,
+        packet: Packet,
+        pool: &mut Pool,
+    ) -> Result<Packet, (Packet, DropReason)> {
         let meta = pool.meta(&packet);
         if meta.link.no_cache {
-            return Err((packet, Cause::LinkFieldRefused.into()));
+            return Err((packet, DropCause::LinkFieldRefused.into()));
         }
-        let (hop_limit_start, has_nonce) = (usize::from(meta.hop_limit_start), meta.nonce_start != 0);
+        let (hop_limit_start, has_nonce) =
+            (usize::from(meta.hop_limit_start), meta.nonce_start != 0);
         if hop_limit_start != 0 {
             // "HopLimit 0: drop; otherwise decrement." An absent one stays absent.
             match &mut pool.bytes_mut(&packet)[hop_limit_start] {
-                0 => return Err((packet, Cause::HopLimitZero.into())),
+                0 => return Err((packet, DropCause::HopLimitZero.into())),
                 hop_limit => *hop_limit -= 1,
             }
         }
         if self.crosses_scope(&packet, pool) {
-            return Err((packet, Cause::ScopeLocalhost.into()));
+            return Err((packet, DropCause::ScopeLocalhost.into()));
         }
         if has_nonce { Ok(packet) } else { rewrite::with_nonce(pool, packet, self.next_nonce()) }
     }
 
-    /// `/localhost` from another machine. Checked before any table is asked, so that no cache gives such names away.
+    /// Returns whether this is a `/localhost` name from another machine. Checked before any table
+    /// is read, so that no cache answers it.
     #[inline(always)]
     fn crosses_scope(&self, packet: &Packet, pool: &Pool) -> bool {
         let meta = pool.meta(packet);
         let name = || meta.name_in(pool.bytes(packet));
-        !meta.ingress_local && self.scopes.of_any(name, meta) == NameScope::Localhost
+        !meta.ingress_local && self.scopes.of_packet(name, meta) == NameScope::Localhost
     }
 }
 
@@ -122,10 +140,10 @@ impl Element for PacketDispatcher {
     type In = In;
     type Out = Out;
 
-    const TAKES_UNREAD_NAMES: bool = true;
+    const ACCEPTS_DEFERRED_NAMES: bool = true;
 
     #[inline(always)]
-    fn process(&mut self, _: Instant, port: In, packet: Packet, context: &mut Context<'_, Out>) {
+    fn process(&mut self, _: Timestamp, port: In, packet: Packet, context: &mut Context<'_, Out>) {
         let In::Packet = port;
         match self.dispatch(packet, context.pool) {
             Ok((port, packet)) => context.out.send(port, packet),

@@ -1,25 +1,25 @@
-//! Names that may not leave the machine, or the next hop.
+//! Names that must not leave the machine, or not go beyond the next hop.
 
 use nw_element_api::Meta;
-use nw_name::{HashKey, Name, NameRef, Prefixes};
+use nw_name::{HashKey, Name, NameRef, PrefixHashes};
 
-/// How far packets of a name may go.
+/// How far packets of a name may be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameScope {
     /// Anywhere.
     Global,
-    /// `/localhop`: one hop beyond the machine of its origin.
+    /// `/localhop`: one hop beyond the machine it comes from.
     Localhop,
-    /// `/localhost`: nowhere beyond the machine.
+    /// `/localhost`: not beyond the machine.
     Localhost,
 }
 
-// Components as they are encoded: type 8, length, octets.
+// Encoded components: type 8, length, bytes.
 const LOCALHOST: &[u8] = b"\x08\x09localhost";
 const LOCALHOP: &[u8] = b"\x08\x08localhop";
 
 impl NameScope {
-    /// Of a name.
+    /// Returns the scope of a name.
     #[inline]
     pub fn of(name: NameRef<'_>) -> Self {
         let bytes = name.as_bytes();
@@ -33,7 +33,7 @@ impl NameScope {
     }
 }
 
-/// Finds scopes by the hash of the first component, which nearly always tells that a name has none.
+/// Finds scopes by the hash of the first component, which nearly always shows that a name has none.
 #[derive(Clone, Copy, Debug)]
 pub struct Scopes {
     localhost: u64,
@@ -41,15 +41,16 @@ pub struct Scopes {
 }
 
 impl Scopes {
-    /// For names hashed with `key`.
+    /// Creates the check for names hashed with `key`.
     pub fn new(key: &HashKey) -> Self {
         let hash = |component: &str| key.name(Name::new().with_generic(component).as_ref());
         Scopes { localhost: hash("localhost"), localhop: hash("localhop") }
     }
 
-    /// The scope of a name, which is asked for where its hash does not tell.
+    /// Returns the scope of a name. `name` is called only if the hash of the first component
+    /// matches.
     #[inline(always)]
-    pub fn of<'a>(&self, name: impl FnOnce() -> NameRef<'a>, prefixes: &Prefixes) -> NameScope {
+    pub fn of<'a>(&self, name: impl FnOnce() -> NameRef<'a>, prefixes: &PrefixHashes) -> NameScope {
         let first = prefixes.hash(1);
         if first == self.localhost || first == self.localhop {
             NameScope::of(name())
@@ -58,10 +59,10 @@ impl Scopes {
         }
     }
 
-    /// As [`of`](Self::of), also of a name that was not read yet.
+    /// As [`of`](Self::of), also for packets with a deferred name.
     #[inline(always)]
-    pub fn of_any<'a>(&self, name: impl FnOnce() -> NameRef<'a>, meta: &Meta) -> NameScope {
-        if meta.name_unread { NameScope::of(name()) } else { self.of(name, &meta.prefixes) }
+    pub fn of_packet<'a>(&self, name: impl FnOnce() -> NameRef<'a>, meta: &Meta) -> NameScope {
+        if meta.name_deferred { NameScope::of(name()) } else { self.of(name, &meta.prefixes) }
     }
 }
 
@@ -71,7 +72,7 @@ mod tests {
     use nw_name::Name;
 
     #[test]
-    fn by_the_first_component_alone() {
+    fn scope_depends_on_first_component_only() {
         for (uri, scope) in [
             ("/localhost", NameScope::Localhost),
             ("/localhost/a", NameScope::Localhost),
@@ -83,7 +84,7 @@ mod tests {
         ] {
             let (name, key) = (uri.parse::<Name>().unwrap(), HashKey::new([1, 2, 3, 4]));
             assert_eq!(NameScope::of(name.as_ref()), scope, "{uri}");
-            let prefixes = Prefixes::of(&key, name.as_ref());
+            let prefixes = PrefixHashes::of(&key, name.as_ref());
             assert_eq!(Scopes::new(&key).of(|| name.as_ref(), &prefixes), scope, "{uri}");
         }
     }

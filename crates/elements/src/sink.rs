@@ -7,15 +7,15 @@
 //! Sets:   nothing
 //! State:  none
 //! Timers: none
-//! Cost:   nothing but the packet's end
+//! Cost:   only that of ending a packet
 //! Drops:  sink
 //! Spec:   none
 //! ```
 
-use nw_element_api::{Cause, Context, Element, Instant, Packet};
+use nw_element_api::{Context, DropCause, Element, Packet, Timestamp};
 
 nw_element_api::ports! {
-    /// Where packets enter.
+    /// Input ports.
     pub enum In {
         /// Any packet.
         Packet = "packet" [Interest, Data, Nack],
@@ -23,11 +23,11 @@ nw_element_api::ports! {
 }
 
 nw_element_api::ports! {
-    /// Where packets leave: nowhere.
+    /// Output ports: none.
     pub enum Out {}
 }
 
-/// See the module.
+/// The sink element.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sink;
 
@@ -35,26 +35,26 @@ impl Element for Sink {
     type In = In;
     type Out = Out;
 
-    const TAKES_UNREAD_NAMES: bool = true;
+    const ACCEPTS_DEFERRED_NAMES: bool = true;
 
-    fn process(&mut self, _: Instant, port: In, packet: Packet, context: &mut Context<'_, Out>) {
+    fn process(&mut self, _: Timestamp, port: In, packet: Packet, context: &mut Context<'_, Out>) {
         let In::Packet = port;
-        context.pool.drop_packet(packet, Cause::Sink, context.drops);
+        context.pool.drop_packet(packet, DropCause::Sink, context.drops);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::{Lab, data, interest};
+    use nw_testkit::bench::{TestBench, data, interest};
 
     #[test]
-    fn all_end_and_are_counted() {
-        let mut lab = Lab::new(Sink);
+    fn every_packet_ends_and_is_counted() {
+        let mut bench = TestBench::new(Sink);
         for wire in [interest("/a", 7), data("/a")] {
-            assert!(lab.give(In::Packet, &wire, |_| {}).is_empty());
+            assert!(bench.process(In::Packet, &wire, |_| {}).is_empty());
         }
-        assert_eq!(lab.drops.total(Cause::Sink), 2);
-        assert_eq!(lab.pool.packets_in_use(), 0);
+        assert_eq!(bench.drops.total(DropCause::Sink), 2);
+        assert_eq!(bench.pool.packets_in_use(), 0);
     }
 }

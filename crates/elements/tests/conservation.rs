@@ -1,4 +1,5 @@
-//! Whatever comes in whatever order: packets are conserved, nobody gets what they did not ask for, and all state ends.
+//! Random traffic through the standard graph: no packet is lost, no face gets a packet it did not
+//! request, and all state ends.
 
 mod graph;
 
@@ -33,13 +34,13 @@ enum Step {
         no_cache: bool,
         announced: bool,
     },
-    /// Answers or refuses something that was sent, as a peer would.
+    /// Data or a Nack for an Interest that was sent, as from a peer.
     Answer {
         which: usize,
         refuse: bool,
         right_face: bool,
         longer: bool,
-        /// The length of the name's first component is wrong by this.
+        /// Added to the length of the name's first component.
         wrong_by: u8,
     },
     Nack {
@@ -86,7 +87,7 @@ fn step() -> impl proptest::strategy::Strategy<Value = Step> {
         3 => (0u16..60).prop_map(|millis| Step::Wait { millis }),
         1 => face.clone().prop_map(|face| Step::RemoveFace { face }),
         1 => face.clone().prop_map(|face| Step::AddFace { face }),
-        2 => (name.clone(), any::<u8>(), 0..Strategy::KNOWN.len()).prop_map(|(name, faces, strategy)| Step::Route { name, faces, strategy }),
+        2 => (name.clone(), any::<u8>(), 0..Strategy::ALL.len()).prop_map(|(name, faces, strategy)| Step::Route { name, faces, strategy }),
         1 => name.prop_map(|name| Step::RemoveRoute { name }),
     ]
 }
@@ -111,7 +112,7 @@ fn face(number: u32) -> FaceId {
     FaceId::from_slot(300 + number, 0)
 }
 
-/// 0 and 1 are local, 4 is multi-access, 5 ad-hoc.
+/// Faces 0 and 1 are local, 4 is multi-access, 5 ad-hoc.
 fn info(number: u32) -> FaceInfo {
     FaceInfo {
         scope: if number < 2 { Scope::Local } else { Scope::NonLocal },
@@ -125,11 +126,11 @@ fn info(number: u32) -> FaceInfo {
 
 struct World {
     graph: Graph,
-    /// Every strategy there is, in their order.
+    /// Every strategy, in catalogue order.
     strategies: Vec<StrategyId>,
-    /// Who asked for what: face, name, token.
-    asked: Vec<(FaceId, Name, Vec<u8>)>,
-    /// Interests that left: face, octets, token.
+    /// Interests received: face, name, token.
+    requested: Vec<(FaceId, Name, Vec<u8>)>,
+    /// Interests sent: face, bytes, token.
     forwarded: Vec<(FaceId, Vec<u8>, Token)>,
 }
 
@@ -137,10 +138,12 @@ impl World {
     fn new(config: GraphConfig) -> Self {
         let mut graph = Graph::new(config);
         (0..FACES).for_each(|number| graph.add_face(face(number), info(number)));
-        let name = |word| format!("/localhost/nfd/strategy/{word}").parse::<Name>().expect("a name");
-        let mut strategy = |word| graph.router.resolve_strategy(name(word).as_ref()).expect("a strategy");
-        let strategies = Strategy::KNOWN.iter().map(|known| strategy(known.name)).collect();
-        World { graph, strategies, asked: Vec::new(), forwarded: Vec::new() }
+        let name =
+            |word| format!("/localhost/nfd/strategy/{word}").parse::<Name>().expect("a name");
+        let mut strategy =
+            |word| graph.router.resolve_strategy(name(word).as_ref()).expect("a strategy");
+        let strategies = Strategy::ALL.iter().map(|known| strategy(known.name)).collect();
+        World { graph, strategies, requested: Vec::new(), forwarded: Vec::new() }
     }
 
     fn step(&mut self, step: &Step) {
@@ -148,7 +151,15 @@ impl World {
             Step::Interest { face: from, name: at, flags, nonce, lifetime_ms, token, next_hop } => {
                 self.interest(*from, *at, *flags, *nonce, *lifetime_ms, *token, *next_hop);
             }
-            Step::Data { face: from, name: at, longer, content, freshness_ms, no_cache, announced } => {
+            Step::Data {
+                face: from,
+                name: at,
+                longer,
+                content,
+                freshness_ms,
+                no_cache,
+                announced,
+            } => {
                 let mut name = name(*at);
                 if *longer {
                     name = name.with_generic("more");
@@ -164,18 +175,24 @@ impl World {
             Step::Nack { face: from, name: at, nonce, token } => {
                 let link = LinkFields {
                     nack: Some(NackReason::NoRoute),
-                    token: Token::new(&token.to_be_bytes()[2..]).expect("6 octets"),
+                    token: Token::new(&token.to_be_bytes()[2..]).expect("6 bytes"),
                     ..LinkFields::default()
                 };
                 let name = name(*at);
                 if !name.as_ref().is_empty() {
-                    self.graph.receive(face(*from), &InterestBuilder::new(name).nonce(*nonce).encode(), link);
+                    self.graph.receive(
+                        face(*from),
+                        &InterestBuilder::new(name).nonce(*nonce).encode(),
+                        link,
+                    );
                 }
             }
             Step::Bytes { face: from, bytes } => {
                 self.graph.receive(face(*from), bytes, LinkFields::default())
             }
-            Step::Wait { millis } => self.graph.advance(self.graph.now.plus_millis(u64::from(*millis))),
+            Step::Wait { millis } => {
+                self.graph.advance(self.graph.now.plus_millis(u64::from(*millis)))
+            }
             Step::RemoveFace { face: number } => self.graph.remove_face(face(*number)),
             Step::AddFace { face: number } => self.graph.add_face(face(*number), info(*number)),
             Step::Route { name: at, faces, strategy } => {
@@ -185,7 +202,11 @@ impl World {
                     .collect();
                 let (strategy, name) = (self.strategies[*strategy], name(*at));
                 let done = self.graph.set_route(name.as_ref(), &hops, strategy);
-                assert_eq!(done.is_ok(), name.as_ref().len() <= 32, "a prefix has at most 32 components");
+                assert_eq!(
+                    done.is_ok(),
+                    name.as_ref().len() <= 32,
+                    "a prefix has at most 32 components"
+                );
             }
             Step::RemoveRoute { name: at } => {
                 self.graph.router.remove_route(name(*at).as_ref());
@@ -224,16 +245,16 @@ impl World {
         if flags & 32 != 0 {
             builder = builder.parameters("p");
         }
-        let octets = vec![token; usize::from(token) * 9];
+        let bytes = vec![token; usize::from(token) * 9];
         let link = LinkFields {
-            token: Token::new(&octets).expect("at most 32 octets"),
+            token: Token::new(&bytes).expect("at most 32 bytes"),
             next_hop_face: (next_hop < FACES).then(|| face(next_hop)),
             non_discovery: next_hop.is_multiple_of(2),
             ..LinkFields::default()
         };
         let wire = builder.encode();
-        let asked = Interest::check(&wire).expect("as built").name().to_name();
-        self.asked.push((face(from), asked, octets));
+        let name = Interest::check(&wire).expect("as built").name().to_name();
+        self.requested.push((face(from), name, bytes));
         self.graph.receive(face(from), &wire, link);
     }
 
@@ -245,7 +266,8 @@ impl World {
         let from = if right_face { to } else { face(which as u32 % FACES) };
         let interest = Interest::check(&wire).expect("it left, so it is whole");
         if refuse {
-            let link = LinkFields { nack: Some(NackReason::Duplicate), token, ..LinkFields::default() };
+            let link =
+                LinkFields { nack: Some(NackReason::Duplicate), token, ..LinkFields::default() };
             return self.graph.receive(from, &wire, link);
         }
         let mut name = interest.name().to_name();
@@ -258,10 +280,10 @@ impl World {
         self.graph.receive(from, &wire, LinkFields { token, ..LinkFields::default() });
     }
 
-    /// What left since the last step is what may leave.
+    /// Checks the packets sent since the last step.
     fn check(&mut self) {
         for sent in self.graph.sent.drain(..) {
-            if sent.lesson {
+            if sent.route_event {
                 assert!(sent.link.nack.is_some() || sent.bytes == b"an announcement");
                 continue;
             }
@@ -272,7 +294,7 @@ impl World {
                 Kind::Interest => {
                     let interest = Interest::check(&sent.bytes).expect("what leaves is whole");
                     assert!(interest.nonce().is_some());
-                    // A local peer that has shown no token of its own gets none.
+                    // A local peer that has not used tokens gets none.
                     match sent.link.token.as_bytes().len() {
                         0 => assert_eq!(info(number).scope, Scope::Local),
                         len => assert_eq!(len, 6),
@@ -288,26 +310,29 @@ impl World {
                     assert_eq!(
                         info(number).link_type,
                         LinkType::PointToPoint,
-                        "a Nack left by a link of many"
+                        "a Nack left by a multi-access link"
                     );
                     (
-                        Interest::check(&sent.bytes).expect("what leaves is whole").name().to_name(),
+                        Interest::check(&sent.bytes)
+                            .expect("what leaves is whole")
+                            .name()
+                            .to_name(),
                         sent.link.token,
                     )
                 }
             };
-            let was_asked = |(asker, asked, octets): &(FaceId, Name, Vec<u8>)| {
-                *asker == sent.face
-                    && octets == token.as_bytes()
-                    && asked.as_ref().is_prefix_of(name.as_ref())
+            let was_requested = |(downstream, name, bytes): &(FaceId, Name, Vec<u8>)| {
+                *downstream == sent.face
+                    && bytes == token.as_bytes()
+                    && name.as_ref().is_prefix_of(name.as_ref())
             };
             assert!(
-                self.asked.iter().any(was_asked),
+                self.requested.iter().any(was_requested),
                 "{} never asked for {name} with token {token:?}",
                 sent.face
             );
         }
-        assert_eq!(self.graph.pool.packets_in_use(), 0, "a packet is neither here nor there");
+        assert_eq!(self.graph.pool.packets_in_use(), 0, "a packet was lost");
     }
 }
 
@@ -316,9 +341,9 @@ fn data(name: NameRef<'_>, content: &[u8], freshness_ms: u64) -> Vec<u8> {
     builder.encode(&DigestSha256).unwrap_or_else(|never| match never {})
 }
 
-/// In two worlds: when a name is read makes no difference.
+/// Runs the steps twice, with names deferred and not: the result must be the same.
 fn run(config: GraphConfig, steps: &[Step]) {
-    let mut early = World::new(GraphConfig { reads_late: false, ..config.clone() });
+    let mut early = World::new(GraphConfig { defers_names: false, ..config.clone() });
     let mut world = World::new(config);
     for step in steps {
         world.step(step);
@@ -332,7 +357,7 @@ fn run(config: GraphConfig, steps: &[Step]) {
     world.graph.advance(world.graph.now.plus_millis(1000));
     world.check();
     let pit = world.graph.router.pit();
-    assert_eq!((pit.len(), pit.records_len()), (0, 0), "something waits for ever");
+    assert_eq!((pit.len(), pit.records_len()), (0, 0), "PIT entries never end");
     assert_eq!(world.graph.router.deadline(), None);
 }
 
@@ -340,13 +365,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn with_room(steps in proptest::collection::vec(step(), 1..120), seed in 1u64..1000, weak_hash: bool) {
+    fn large_tables_conserve_packets(steps in proptest::collection::vec(step(), 1..120), seed in 1u64..1000, weak_hash: bool) {
         run(GraphConfig { seed, weak_hash, ..GraphConfig::default() }, &steps);
     }
 
     /// Every table and the pool are full most of the time.
     #[test]
-    fn without_room(steps in proptest::collection::vec(step(), 1..120), packets in 1usize..4, pit_entries in 1usize..4, any_face: bool) {
+    fn full_tables_conserve_packets(steps in proptest::collection::vec(step(), 1..120), packets in 1usize..4, pit_entries in 1usize..4, any_face: bool) {
         let cs = nw_tables::cs::CsConfig { packets_max: 2, bytes_max: 1024 };
         run(GraphConfig { packets, pit_entries, cs, data_from_any_face: any_face, ..GraphConfig::default() }, &steps);
     }

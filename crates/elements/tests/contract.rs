@@ -1,17 +1,20 @@
-//! Each element file opens with its contract, and the contract names the element's ports.
+//! Each element file opens with its contract, which must name the element's ports and drop causes.
 
 use nw_element_api::{Element, Port};
 use nw_elements::{
-    BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, RateLimiter, Router,
-    SignatureVerifier, Sink, StrategyForwarder, Tee,
+    BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, RateLimiter,
+    Router, SignatureVerifier, Sink, StrategyForwarder, Tee,
 };
 use std::path::{Path, PathBuf};
 
-const LINES: [&str; 9] = ["In:", "Out:", "Needs:", "Sets:", "State:", "Timers:", "Cost:", "Drops:", "Spec:"];
+const LINES: [&str; 9] =
+    ["In:", "Out:", "Needs:", "Sets:", "State:", "Timers:", "Cost:", "Drops:", "Spec:"];
 
-/// Where each element lives and what its ports are called.
+/// File, input and output ports of each element.
 fn elements() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
-    fn ports<E: Element>(file: &'static str) -> (&'static str, Vec<&'static str>, Vec<&'static str>) {
+    fn ports<E: Element>(
+        file: &'static str,
+    ) -> (&'static str, Vec<&'static str>, Vec<&'static str>) {
         let ins = E::In::ALL.iter().map(|port| port.name()).collect();
         (file, ins, E::Out::ALL.iter().map(|port| port.name()).collect())
     }
@@ -35,30 +38,36 @@ fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
-/// The lines between the fences of the file's first block, keyed by their first word; a line that starts with a blank goes on.
+/// Returns the entries of the first fenced block, by key; a line that starts with a blank continues
+/// the entry.
 fn contract(text: &str) -> Vec<(String, String)> {
     let docs = text.lines().map_while(|line| line.strip_prefix("//!"));
-    let block = docs.skip_while(|line| *line != " ```text").skip(1).take_while(|line| *line != " ```");
+    let block =
+        docs.skip_while(|line| *line != " ```text").skip(1).take_while(|line| *line != " ```");
     let mut entries: Vec<(String, String)> = Vec::new();
     for line in block {
         let line = line.strip_prefix(' ').unwrap_or(line);
         match line.split_once(' ') {
-            Some((key, rest)) if !key.is_empty() => entries.push((key.to_owned(), rest.trim().to_owned())),
-            _ => {
-                entries.last_mut().expect("a block starts with In:").1.push_str(&format!(" {}", line.trim()))
+            Some((key, rest)) if !key.is_empty() => {
+                entries.push((key.to_owned(), rest.trim().to_owned()))
             }
+            _ => entries
+                .last_mut()
+                .expect("a block starts with In:")
+                .1
+                .push_str(&format!(" {}", line.trim())),
         }
     }
     entries
 }
 
-/// Words between commas; `none` is no word.
+/// Args between commas; `none` is no word.
 fn list(text: &str) -> Vec<&str> {
     text.split(", ").filter(|word| *word != "none").collect()
 }
 
 #[test]
-fn contracts_are_there_and_name_the_ports() {
+fn contract_has_all_lines_and_names_the_ports() {
     for (file, ins, outs) in elements() {
         let text = std::fs::read_to_string(source().join(file)).expect(file);
         let contract = contract(&text);
@@ -72,12 +81,12 @@ fn contracts_are_there_and_name_the_ports() {
     }
 }
 
-/// Reasons that a contract names exist, and those that its files use are named.
+/// Drop causes named in a contract exist, and causes used in its files are named.
 #[test]
-fn contracts_name_the_drops() {
+fn contract_names_the_drop_causes() {
     let counters = nw_element_api::DropCounters::default();
     let known: Vec<(String, &str)> =
-        nw_element_api::Cause::ALL.iter().map(|c| (format!("{c:?}"), c.as_str())).collect();
+        nw_element_api::DropCause::ALL.iter().map(|c| (format!("{c:?}"), c.as_str())).collect();
     let malformed: Vec<String> =
         counters.iter().map(|(reason, _)| format!("malformed_{}", reason.as_str())).collect();
     for (file, ..) in elements() {
@@ -87,24 +96,28 @@ fn contracts_name_the_drops() {
         let (_, drops) = entries.iter().find(|(key, _)| key == "Drops:").expect("checked above");
         let mut named = Vec::new();
         let mut plain = drops.clone();
-        // What stands in parentheses explains.
+        // Text in parentheses is an explanation.
         while let (Some(from), Some(to)) = (plain.find(" ("), plain.find(')')) {
             plain.replace_range(from..=to, "");
         }
         for word in list(&plain) {
-            let is_known =
-                known.iter().any(|(_, name)| *name == word) || malformed.iter().any(|name| name == word);
+            let is_known = known.iter().any(|(_, name)| *name == word)
+                || malformed.iter().any(|name| name == word);
             assert!(is_known, "{file}: no reason is called {word:?}");
             named.push(word.to_owned());
         }
-        let files =
-            if file.ends_with("mod.rs") { rust_files(path.parent().expect("a folder")) } else { vec![path] };
+        let files = if file.ends_with("mod.rs") {
+            rust_files(path.parent().expect("a folder"))
+        } else {
+            vec![path]
+        };
         for used in files {
             let text = std::fs::read_to_string(&used).expect("a source file");
             for (variant, name) in &known {
-                let uses = text
-                    .match_indices(&format!("Cause::{variant}"))
-                    .any(|(at, found)| !text[at + found.len()..].starts_with(|c: char| c.is_alphanumeric()));
+                let uses =
+                    text.match_indices(&format!("DropCause::{variant}")).any(|(at, found)| {
+                        !text[at + found.len()..].starts_with(|c: char| c.is_alphanumeric())
+                    });
                 assert!(
                     !uses || named.contains(&(*name).to_owned()),
                     "{}: {name} is not in the contract",
@@ -116,7 +129,7 @@ fn contracts_name_the_drops() {
 }
 
 #[test]
-fn every_element_is_in_this_test() {
+fn every_element_is_listed_here() {
     let known = elements();
     for path in rust_files(&source()) {
         let text = std::fs::read_to_string(&path).expect("a source file");

@@ -1,11 +1,12 @@
-//! Every element of the catalogue by itself, whatever comes in: no packet is lost or made up, and each leaves by a port that its kind may leave by.
+//! Random traffic through each element alone: no packet is lost or invented, and each leaves by a
+//! port for its kind.
 
 use nw_element_api::decode::decode;
-use nw_element_api::erased::Runs;
-use nw_element_api::parameters::{Making, Parameters, Value};
+use nw_element_api::erased::TaggedBatch;
+use nw_element_api::parameters::{BuildContext, Parameters, Value};
 use nw_element_api::{
-    AnyElement, DropCounters, FaceId, FaceInfo, Instant, Kind, Lent, LinkFields, LinkType, Packet, Pool,
-    Scope,
+    AnyElement, DropCounters, ErasedContext, FaceId, FaceInfo, Kind, LinkFields, LinkType, Packet,
+    Pool, Scope, Timestamp,
 };
 use nw_elements::catalogue::{ENTRIES, Entry};
 use nw_name::{HashKey, Name};
@@ -19,7 +20,7 @@ const KEY: HashKey = HashKey::new([
     0x082e_fa98_ec4e_6c89,
 ]);
 const FACES: u32 = 4;
-/// Few packets fit: elements that copy have to do without.
+/// Few packets, so that copies often fail.
 const PACKETS: usize = 12;
 
 #[derive(Clone, Debug)]
@@ -43,33 +44,43 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-const NAMES: [&str; 7] =
-    ["/", "/a", "/a/b", "/a/b/c", "/localhost/x", "/localhop/x", "/a/1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16"];
+const NAMES: [&str; 7] = [
+    "/",
+    "/a",
+    "/a/b",
+    "/a/b/c",
+    "/localhost/x",
+    "/localhop/x",
+    "/a/1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16",
+];
 
 fn face(number: u32) -> FaceId {
     FaceId::from_slot(300 + number, 0)
 }
 
-/// Something to do for each element, with few places in each table.
+/// Two sets of parameters per element, with small tables.
 fn parameters(element: &str, other: bool) -> Parameters {
-    let texts =
-        |texts: &[&str]| Value::List(texts.iter().map(|text| Value::Text((*text).to_owned())).collect());
+    let texts = |texts: &[&str]| {
+        Value::List(texts.iter().map(|text| Value::Text((*text).to_owned())).collect())
+    };
     let word = |word: &str| Value::Text(word.to_owned());
     let routes = texts(&["/ f1 f2 cost=2", "/a f2 f3 cost=1", "/a/b f0"]);
-    let few = Value::Integer(8);
-    let some: Vec<(&str, Value)> = match (element, other) {
+    let small = Value::Integer(8);
+    let given: Vec<(&str, Value)> = match (element, other) {
         ("router", false) => {
             vec![
-                ("pending", few.clone()),
-                ("prefixes", few.clone()),
-                ("dead_nonces", few),
+                ("pending", small.clone()),
+                ("prefixes", small.clone()),
+                ("dead_nonces", small),
                 ("routes", routes),
             ]
         }
-        ("router", true) => vec![("routes", routes), ("strategies", texts(&["/ multicast", "/a access"]))],
-        ("backward_router", false) => vec![("pending", few.clone()), ("dead_nonces", few)],
+        ("router", true) => {
+            vec![("routes", routes), ("strategies", texts(&["/ multicast", "/a access"]))]
+        }
+        ("backward_router", false) => vec![("pending", small.clone()), ("dead_nonces", small)],
         ("backward_router", true) => vec![("interests_per_face", Value::Integer(2))],
-        ("name_router", false) => vec![("prefixes", few), ("routes", routes)],
+        ("name_router", false) => vec![("prefixes", small), ("routes", routes)],
         ("name_router", true) => vec![
             ("nacks", Value::Bool(false)),
             ("data_from_next_hops_only", Value::Bool(true)),
@@ -77,8 +88,8 @@ fn parameters(element: &str, other: bool) -> Parameters {
         ],
         ("strategy_forwarder", false) => {
             vec![
-                ("prefixes", few.clone()),
-                ("ways", few),
+                ("prefixes", small.clone()),
+                ("outstanding_max", small),
                 ("routes", routes),
                 ("strategies", texts(&["/ asf", "/a fail-over"])),
             ]
@@ -86,45 +97,53 @@ fn parameters(element: &str, other: bool) -> Parameters {
         ("strategy_forwarder", true) => {
             vec![("routes", routes), ("strategies", texts(&["/ multicast", "/a weighted"]))]
         }
-        ("content_store", false) => vec![("packets", few)],
+        ("content_store", false) => vec![("packets", small)],
         ("content_store", true) => vec![("policy", word("s3-fifo"))],
         ("name_filter", false) => {
             vec![("rules", texts(&["deny /a", "allow /a/*/c", "deny exact /localhost/x"]))]
         }
-        ("name_filter", true) => vec![("refused", word("port")), ("rules", texts(&["deny /a/**/c"]))],
+        ("name_filter", true) => {
+            vec![("on_deny", word("port")), ("rules", texts(&["deny /a/**/c"]))]
+        }
         ("rate_limiter", false) => {
             vec![("rate", Value::Integer(2)), ("prefixes", texts(&["/a 1", "/a/b 3 burst=2"]))]
         }
-        ("rate_limiter", true) => vec![("rate", Value::Integer(1)), ("over", word("nack"))],
-        ("signature_verifier", false) => vec![("held", Value::Integer(4)), ("digest", Value::Bool(true))],
-        ("signature_verifier", true) => vec![("invalid", word("port")), ("sample", Value::Float(0.5))],
+        ("rate_limiter", true) => vec![("rate", Value::Integer(1)), ("on_exceed", word("nack"))],
+        ("signature_verifier", false) => {
+            vec![("queue_max", Value::Integer(4)), ("digest", Value::Bool(true))]
+        }
+        ("signature_verifier", true) => {
+            vec![("on_invalid", word("port")), ("sample", Value::Float(0.5))]
+        }
         ("counter", false) => vec![("depth", Value::Integer(2))],
         _ => vec![],
     };
-    Parameters(some.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    Parameters(given.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 struct World<'a> {
     entry: &'a Entry,
     element: Box<dyn AnyElement>,
     pool: Pool,
-    out: Runs<u8>,
+    out: TaggedBatch<u8>,
     drops: DropCounters,
-    now: Instant,
+    now: Timestamp,
 }
 
 fn face_by_name(name: &str) -> Option<FaceId> {
     name.strip_prefix('f')?.parse().ok().map(face)
 }
 
-const MAKING: Making<'static> = Making { key: KEY, seed: 7, start_unix_ms: 0, faces: &face_by_name };
+const CONTEXT: BuildContext<'static> =
+    BuildContext { key: KEY, seed: 7, start_unix_ms: 0, faces: &face_by_name };
 
 impl<'a> World<'a> {
     fn new(entry: &'a Entry) -> Self {
-        let element = entry.make(&MAKING, &parameters(entry.name, false)).expect("good parameters");
+        let element =
+            entry.make(&CONTEXT, &parameters(entry.name, false)).expect("good parameters");
         let pool = Pool::new(KEY, 8, PACKETS);
-        let (out, drops) = (Runs::default(), DropCounters::default());
-        let mut world = World { entry, element, pool, out, drops, now: Instant::START };
+        let (out, drops) = (TaggedBatch::default(), DropCounters::default());
+        let mut world = World { entry, element, pool, out, drops, now: Timestamp::START };
         (0..FACES).for_each(|number| world.add_face(number));
         world.apply(false);
         world
@@ -132,8 +151,10 @@ impl<'a> World<'a> {
 
     fn apply(&mut self, other: bool) {
         let parameters = parameters(self.entry.name, other);
-        let lent = &mut Lent { pool: &mut self.pool, out: &mut self.out, drops: &mut self.drops };
-        let applied = self.entry.apply(self.element.as_mut(), self.now, &MAKING, &parameters, lent);
+        let erased =
+            &mut ErasedContext { pool: &mut self.pool, out: &mut self.out, drops: &mut self.drops };
+        let applied =
+            self.entry.apply(self.element.as_mut(), self.now, &CONTEXT, &parameters, erased);
         assert_eq!(applied, Ok(()), "{}", self.entry.name);
     }
 
@@ -146,9 +167,12 @@ impl<'a> World<'a> {
     fn packet(&mut self, kind: Kind, name: &str, nonce: u32, flags: u8) -> Option<Packet> {
         let name: Name = name.parse().expect("a constant name");
         let wire = if kind == Kind::Data {
-            DataBuilder::new(&name, b"x").encode(&DigestSha256).unwrap_or_else(|never| match never {})
+            DataBuilder::new(&name, b"x")
+                .encode(&DigestSha256)
+                .unwrap_or_else(|never| match never {})
         } else {
-            let builder = InterestBuilder::new(name).nonce(nonce).lifetime_ms(u64::from(flags) * 20);
+            let builder =
+                InterestBuilder::new(name).nonce(nonce).lifetime_ms(u64::from(flags) * 20);
             let builder = builder.can_be_prefix(flags & 1 != 0).must_be_fresh(flags & 2 != 0);
             let builder = if flags & 4 != 0 { builder.hop_limit(flags >> 6) } else { builder };
             let builder = if flags & 8 != 0 {
@@ -162,7 +186,7 @@ impl<'a> World<'a> {
         let nack = (kind == Kind::Nack).then_some(NackReason::NoRoute);
         self.pool.meta_mut(&packet).link = LinkFields { nack, ..LinkFields::default() };
         if decode(&mut self.pool, &packet).is_err() {
-            // An Interest has a name.
+            // An Interest needs a name.
             self.pool.release(packet);
             return None;
         }
@@ -177,7 +201,8 @@ impl<'a> World<'a> {
                 let kind = kinds[usize::from(kind) % kinds.len()];
                 let Some(packet) = self.packet(kind, NAMES[name], nonce, flags) else { return };
                 let meta = self.pool.meta_mut(&packet);
-                (meta.ingress, meta.ingress_local, meta.egress) = (face(ingress), ingress == 0, face(egress));
+                (meta.ingress, meta.ingress_local, meta.egress) =
+                    (face(ingress), ingress == 0, face(egress));
                 if flags & 16 != 0 {
                     meta.link.token = Token::new(&flags.to_be_bytes().repeat(6)).expect("short");
                 }
@@ -185,10 +210,21 @@ impl<'a> World<'a> {
                     meta.link.next_hop_face = Some(face(egress));
                 }
                 for stage in 0..self.element.prefetch_stages(port as u8) {
-                    self.element.prefetch(stage, port as u8, core::slice::from_ref(&packet), &self.pool);
+                    self.element.prefetch(
+                        stage,
+                        port as u8,
+                        core::slice::from_ref(&packet),
+                        &self.pool,
+                    );
                 }
-                let lent = &mut Lent { pool: &mut self.pool, out: &mut self.out, drops: &mut self.drops };
-                if let Some((port, packet)) = self.element.process(self.now, port as u8, packet, lent) {
+                let erased = &mut ErasedContext {
+                    pool: &mut self.pool,
+                    out: &mut self.out,
+                    drops: &mut self.drops,
+                };
+                if let Some((port, packet)) =
+                    self.element.process(self.now, port as u8, packet, erased)
+                {
                     self.left(port, packet);
                 }
             }
@@ -213,8 +249,12 @@ impl<'a> World<'a> {
         let end = self.now.plus_millis(millis);
         while let Some(due) = self.element.deadline().filter(|due| *due <= end) {
             self.now = self.now.max(due);
-            let lent = &mut Lent { pool: &mut self.pool, out: &mut self.out, drops: &mut self.drops };
-            self.element.tick(self.now, lent);
+            let erased = &mut ErasedContext {
+                pool: &mut self.pool,
+                out: &mut self.out,
+                drops: &mut self.drops,
+            };
+            self.element.tick(self.now, erased);
         }
         self.now = end;
     }
@@ -224,7 +264,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_packet_is_lost(steps in proptest::collection::vec(step(), 1..150)) {
+    fn element_loses_no_packet(steps in proptest::collection::vec(step(), 1..150)) {
         for entry in ENTRIES {
             let mut world = World::new(entry);
             for step in &steps {
@@ -232,8 +272,8 @@ proptest! {
             }
             world.step(&Step::Wait { millis: 60_000 });
             prop_assert_eq!(world.pool.packets_in_use(), 0, "{} keeps packets", entry.name);
-            prop_assert_eq!(world.element.deadline(), None, "{} waits for ever", entry.name);
-            prop_assert!(world.element.is_idle(), "{} waits for ever", entry.name);
+            prop_assert_eq!(world.element.deadline(), None, "{} never becomes idle", entry.name);
+            prop_assert!(world.element.is_idle(), "{} never becomes idle", entry.name);
         }
     }
 }

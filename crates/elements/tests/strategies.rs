@@ -1,9 +1,10 @@
-//! Strategies against upstreams with delays, losses and outages, in virtual time: where they come to rest, and how soon they move.
+//! Strategies against upstreams with delays, losses and outages, in virtual time: where they come
+//! to rest, and how soon they move.
 
 mod graph;
 
 use graph::{Graph, GraphConfig};
-use nw_element_api::{FaceId, FaceInfo, Instant, Kind, LinkFields, LinkType, Scope};
+use nw_element_api::{FaceId, FaceInfo, Kind, LinkFields, LinkType, Scope, Timestamp};
 use nw_name::Name;
 use nw_tables::fib::NextHop;
 use nw_wire::{Data, DataBuilder, DigestSha256, Interest, InterestBuilder, NackReason};
@@ -24,12 +25,12 @@ enum Upstream {
 struct World {
     graph: Graph,
     upstreams: BTreeMap<u32, Upstream>,
-    /// Answers under way: when, in which order, from whom, to which Interest.
-    due: BTreeMap<(Instant, u64), (u32, Vec<u8>, LinkFields)>,
+    /// Answers on their way: time, order, face, Interest.
+    due: BTreeMap<(Timestamp, u64), (u32, Vec<u8>, LinkFields)>,
     sequence: u64,
-    /// Interests that each upstream got since last asked.
+    /// Interests that each upstream got since the last call of its reader.
     got: BTreeMap<u32, u64>,
-    /// Data and Nacks that the consumer got since last asked.
+    /// Data and Nacks that the consumer got since the last call of its reader.
     answered: u64,
     refused: u64,
 }
@@ -40,7 +41,8 @@ impl World {
         let cs = nw_tables::cs::CsConfig { packets_max: 0, bytes_max: 0 };
         let mut graph = Graph::new(GraphConfig { seed, cs, ..GraphConfig::default() });
         let info = FaceInfo { scope: Scope::NonLocal, link_type: LinkType::PointToPoint };
-        (0..=upstreams.len() as u32).for_each(|number| graph.add_face(face(CONSUMER + number), info));
+        (0..=upstreams.len() as u32)
+            .for_each(|number| graph.add_face(face(CONSUMER + number), info));
         let strategy: Name = format!("/localhost/nfd/strategy/{strategy}").parse().unwrap();
         let id = graph.router.resolve_strategy(strategy.as_ref()).unwrap();
         let mut hops: Vec<NextHop> = upstreams
@@ -74,14 +76,15 @@ impl World {
         for _ in 0..times {
             self.sequence += 1;
             let name = "/a".parse::<Name>().unwrap().with_segment(self.sequence);
-            let wire = InterestBuilder::new(name).nonce(self.sequence as u32).lifetime_ms(2000).encode();
+            let wire =
+                InterestBuilder::new(name).nonce(self.sequence as u32).lifetime_ms(2000).encode();
             self.graph.receive(face(CONSUMER), &wire, LinkFields::default());
             self.run_until(self.graph.now.plus_millis(interval_ms));
         }
         &self.got
     }
 
-    fn run_until(&mut self, end: Instant) {
+    fn run_until(&mut self, end: Timestamp) {
         loop {
             self.deliver();
             let next = self.due.keys().next().copied().filter(|(at, _)| *at <= end);
@@ -96,7 +99,7 @@ impl World {
         self.deliver();
     }
 
-    /// Hands what left to whom it goes.
+    /// Delivers the packets sent.
     fn deliver(&mut self) {
         for sent in std::mem::take(&mut self.graph.sent) {
             let number = sent.face.number() as u32;
@@ -130,7 +133,7 @@ impl World {
         self.due.insert((self.graph.now.plus_millis(delay_ms), self.sequence), (from, wire, link));
     }
 
-    /// What share of the Interests since last asked went to one upstream.
+    /// The share of the Interests since the last call that went to one upstream.
     fn share(&self, upstream: u32) -> f64 {
         let all: u64 = self.got.values().sum();
         self.got.get(&upstream).copied().unwrap_or(0) as f64 / all as f64
@@ -144,19 +147,20 @@ fn face(number: u32) -> FaceId {
 use Upstream::{After, Never, Refuses};
 
 #[test]
-fn asf_comes_to_the_faster_and_moves_when_it_degrades() {
-    let mut world = World::new(1, "asf/v=5/probing-interval~1000", &[(1, After(60)), (2, After(15))]);
-    // The first trial comes within 5 s.
+fn asf_uses_the_faster_next_hop_until_it_degrades() {
+    let mut world =
+        World::new(1, "asf/v=5/probing-interval~1000", &[(1, After(60)), (2, After(15))]);
+    // The first probe comes within 5 s.
     world.ask(600, 10);
     world.ask(1000, 10);
     assert!(world.share(302) > 0.97, "{:?}", world.got);
     assert_eq!((world.answered, world.refused), (1000, 0));
-    // It gets slow: its own answers say so, no trial is needed.
+    // The link gets slow: the replies to its Interests show it, so no probe is needed.
     world.set(302, After(300));
     world.ask(300, 10);
     world.ask(1000, 10);
     assert!(world.share(301) > 0.97, "{:?}", world.got);
-    // And fast again: a trial finds out, the smoothed time follows.
+    // The link gets fast again: a probe measures it, and the smoothed round-trip time follows.
     world.set(302, After(5));
     world.ask(3000, 10);
     world.ask(500, 10);
@@ -164,8 +168,9 @@ fn asf_comes_to_the_faster_and_moves_when_it_degrades() {
 }
 
 #[test]
-fn asf_leaves_a_silent_next_hop_after_max_timeouts() {
-    let mut world = World::new(2, "asf/v=5/probing-interval~1000", &[(1, After(10)), (2, After(20))]);
+fn asf_leaves_silent_next_hop_after_max_timeouts() {
+    let mut world =
+        World::new(2, "asf/v=5/probing-interval~1000", &[(1, After(10)), (2, After(20))]);
     world.ask(1000, 10);
     world.set(301, Never);
     world.ask(100, 10);
@@ -173,11 +178,16 @@ fn asf_leaves_a_silent_next_hop_after_max_timeouts() {
     let lost = 100 - world.answered;
     assert!((55..=75).contains(&lost), "{lost} lost");
     world.ask(500, 10);
-    assert!(world.share(302) > 0.97 && world.answered >= 498, "{:?}, {}", world.got, world.answered);
+    assert!(
+        world.share(302) > 0.97 && world.answered >= 498,
+        "{:?}, {}",
+        world.got,
+        world.answered
+    );
 }
 
 #[test]
-fn asf_without_a_next_hop_that_works_still_asks() {
+fn asf_without_working_next_hop_still_sends() {
     let mut world = World::new(3, "asf/v=5/probing-interval~1000", &[(1, Refuses), (2, Refuses)]);
     world.ask(100, 10);
     assert_eq!((world.answered, world.refused), (0, 100));
@@ -190,7 +200,8 @@ fn asf_without_a_next_hop_that_works_still_asks() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the costs, the delays and the draws: the fastest of three gets what there is, but for trials.
+    /// Whatever the costs, the delays and the draws: the fastest of three gets what there is, but
+    /// for probes.
     #[test]
     fn asf_finds_the_fastest(
         seed: u64,
@@ -202,7 +213,7 @@ proptest! {
         let delay = |at: usize| After(if at == fastest { delay_ms } else { delay_ms + more_ms + at as u64 });
         let upstreams = [(costs[0], delay(0)), (costs[1], delay(1)), (costs[2], delay(2))];
         let mut world = World::new(seed, "asf/v=5/probing-interval~1000", &upstreams);
-        // Two trials at least, as those never measured come first.
+        // At least two probes: upstreams without a measurement are probed first.
         world.ask(800, 10);
         world.ask(400, 10);
         prop_assert!(world.share(301 + fastest as u32) > 0.95, "{:?}", world.got);
@@ -211,7 +222,7 @@ proptest! {
 }
 
 #[test]
-fn fail_over_moves_and_comes_back() {
+fn fail_over_leaves_failed_next_hop_and_returns() {
     let strategy = "fail-over/v=1/recovery-interval~1000";
     let mut world = World::new(4, strategy, &[(1, After(50)), (2, After(10)), (3, After(1))]);
     world.ask(200, 10);
@@ -230,7 +241,7 @@ fn fail_over_moves_and_comes_back() {
 }
 
 #[test]
-fn fail_over_serves_all_while_one_refuses() {
+fn fail_over_answers_all_while_one_next_hop_sends_nacks() {
     let mut world = World::new(5, "fail-over", &[(1, Refuses), (2, After(10))]);
     world.ask(200, 10);
     assert_eq!((world.answered, world.refused), (199 + 1, 0));
@@ -265,19 +276,19 @@ fn random_and_round_robin_share_evenly() {
 }
 
 #[test]
-fn hash_spreads_names_and_keeps_them() {
+fn hash_spreads_names_and_keeps_their_next_hop() {
     let upstreams = [(1, After(1)), (2, After(1)), (3, After(1))];
     let mut world = World::new(10, "hash", &upstreams);
     world.ask(9000, 2);
     assert!(world.got.values().all(|got| got.abs_diff(3000) < 250), "{:?}", world.got);
-    // Every name below one prefix of the depth goes the same way.
+    // Every name below one prefix of the depth is sent to the same upstream.
     let mut world = World::new(11, "hash/v=1/depth~1", &upstreams);
     world.ask(300, 2);
     assert_eq!(world.got.len(), 1);
 }
 
 #[test]
-fn access_follows_what_answers() {
+fn access_uses_the_next_hop_that_answered() {
     let mut world = World::new(12, "access", &[(1, After(20)), (2, After(60))]);
     world.ask(100, 100);
     assert!(world.got[&301] == 100 && world.got[&302] < 5, "{:?}", world.got);

@@ -1,64 +1,67 @@
-//! Figures 12 and 13: one consumer requests the same content twice, of a cluster that caches.
+//! Figures 12 and 13: one consumer downloads the same content twice from a cluster with content
+//! stores.
 
-use crate::bed::{Bed, CHUNK_OCTETS, Failure, content, publish_plan};
 use crate::sampler::{self, Curve, Sampler};
 use crate::scale::MEMBERS;
+use crate::testbed::{CHUNK_BYTES, Failure, Testbed, content, publish_plan};
 use nw_testbed::{Cluster, Plan, PublishPlan};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// Between two looks.
-const EVERY: Duration = Duration::from_millis(100);
-/// Between the two downloads.
+/// The interval between samples.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+/// The pause between the two downloads.
 const PAUSE: Duration = Duration::from_millis(700);
-/// For a download that should take some seconds.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The timeout of a download, which normally takes some seconds.
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What was measured.
+/// The measurements of figures 12 and 13.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Caching {
-    /// Mbit/s of the consumer over time, in and out.
+    /// Throughput of the consumer over time in Mbit/s, received and sent.
     pub consumer: Curve,
-    /// The same of the producer.
+    /// Throughput of the producer over time in Mbit/s, received and sent.
     pub producer: Curve,
     /// Packets in each member's content store over time.
     pub stored: Vec<Curve>,
-    /// When the downloads began and ended, seconds.
+    /// Start and end of each download in seconds.
     pub downloads: [(f64, f64); 2],
-    /// Octets that passed the consumer in each, in and out.
-    pub consumer_octets: [f64; 2],
-    /// Octets that passed the producer in each.
-    pub producer_octets: [f64; 2],
-    /// Packets of the content.
+    /// Bytes received and sent by the consumer in each download.
+    #[serde(alias = "consumer_octets")]
+    pub consumer_bytes: [f64; 2],
+    /// Bytes received and sent by the producer in each download.
+    #[serde(alias = "producer_octets")]
+    pub producer_bytes: [f64; 2],
+    /// Number of packets of the content.
     pub packets: u64,
 }
 
 impl Caching {
-    /// Packets in each store at a time.
+    /// Returns the number of packets in each content store at a time.
     pub fn stored_at(&self, time: f64) -> Vec<f64> {
         self.stored.iter().map(|curve| sampler::at(curve, time)).collect()
     }
 }
 
-pub(crate) fn run(bed: &Bed<'_>) -> Result<Caching, Failure> {
-    bed.say("one content, downloaded twice");
-    drop(bed.calibrate(bed.options.window().1)?);
-    let octets = bed.octets(bed.options.download().as_secs_f64());
-    let packets = octets.div_ceil(CHUNK_OCTETS as u64);
+pub(crate) fn run(testbed: &Testbed<'_>) -> Result<Caching, Failure> {
+    testbed.say("one content, downloaded twice");
+    drop(testbed.calibrate(testbed.options.window().1)?);
+    let bytes = testbed.bytes(testbed.options.download().as_secs_f64());
+    let packets = bytes.div_ceil(CHUNK_BYTES as u64);
     let plan = Plan {
         members: MEMBERS,
-        end_rate_mbit: Some(bed.capacity_mbit()),
-        // Room for all of it in each.
+        end_rate_mbit: Some(testbed.capacity_mbit()),
+        // Each content store can hold the whole content.
         cache_packets: packets + 1000,
-        ..bed.plan()
+        ..testbed.plan()
     };
     let cluster = Cluster::build(&plan)?;
-    let served = cluster.publish(0, &content(0), &PublishPlan { octets, ..publish_plan() })?;
+    let served = cluster.publish(0, &content(0), &PublishPlan { bytes, ..publish_plan() })?;
     let ends = [&cluster.consumers()[0].node, &cluster.producers()[0].node];
-    let sampler = Sampler::start(ends, EVERY);
+    let sampler = Sampler::start(ends, SAMPLE_INTERVAL);
     let mut stored = vec![Curve::new(); MEMBERS];
     let mut downloads = [(0.0, 0.0); 2];
-    let mut look = |now: f64| -> Result<(), Failure> {
+    let mut sample = |now: f64| -> Result<(), Failure> {
         for (member, curve) in cluster.members().iter().zip(&mut stored) {
             curve.push((now, member.router.store()?.entries as f64));
         }
@@ -66,27 +69,28 @@ pub(crate) fn run(bed: &Bed<'_>) -> Result<Caching, Failure> {
     };
     for download in &mut downloads {
         download.0 = sampler.now();
-        look(download.0)?;
-        let plan = bed.fetch_plan();
+        sample(download.0)?;
+        let plan = testbed.fetch_plan();
         let mut fetching = cluster.consumers()[0].fetch(&served.name, &plan)?;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + DOWNLOAD_TIMEOUT;
         while fetching.is_running() && Instant::now() < end {
-            bed.pause(EVERY)?;
-            look(sampler.now())?;
+            testbed.pause(SAMPLE_INTERVAL)?;
+            sample(sampler.now())?;
         }
-        fetching.finish(EVERY)?;
+        fetching.finish(SAMPLE_INTERVAL)?;
         download.1 = sampler.now();
-        bed.pause(PAUSE)?;
-        look(sampler.now())?;
+        testbed.pause(PAUSE)?;
+        sample(sampler.now())?;
     }
     let curves = sampler.finish()?;
-    let during =
-        |curve: &Curve| downloads.map(|(from, to)| sampler::at(curve, to) - sampler::at(curve, from));
+    let during = |curve: &Curve| {
+        downloads.map(|(from, to)| sampler::at(curve, to) - sampler::at(curve, from))
+    };
     Ok(Caching {
         consumer: sampler::rates(&curves[0]),
         producer: sampler::rates(&curves[1]),
-        consumer_octets: during(&curves[0]),
-        producer_octets: during(&curves[1]),
+        consumer_bytes: during(&curves[0]),
+        producer_bytes: during(&curves[1]),
         stored,
         downloads,
         packets,

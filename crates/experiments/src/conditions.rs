@@ -1,58 +1,63 @@
-//! Under which conditions the figures were measured, and whether they can prove anything.
+//! The conditions of a measurement, and whether its results are conclusive.
 
 use serde::{Deserialize, Serialize};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Other programs may use this share of all processors before anything is built.
+/// Maximum share of all processors that other programs may use before a testbed is built.
 const BUSY_BEFORE_MAX: f64 = 0.15;
-/// With more of all processors in use, something other than the members' quota may be the bottleneck.
+/// Maximum share of all processors in use during a point. Above it, something other than the
+/// members' quota may be the bottleneck.
 const BUSY_DURING_MAX: f64 = 0.95;
-/// A member with enough to do uses at least this share of its quota.
+/// Minimum share of its quota that a member with enough work uses.
 const QUOTA_USED_MIN: f64 = 0.80;
 
-/// What was true of the machine while the figures were measured.
+/// The conditions on the machine during the measurements.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
-    /// When the run began, seconds since 1970.
+    /// Start of the run, in seconds since 1970.
     pub started_unix_s: u64,
-    /// Version of `nw`.
+    /// The version of `nw`.
     pub version: String,
-    /// Load average over one minute as the run began.
+    /// Load average over one minute at the start of the run.
     pub load_1min: f64,
-    /// Largest share of all processors that other programs used while no laboratory ran, 0 to 1.
+    /// Largest share of all processors that other programs used while no testbed ran, 0 to 1.
     pub busy_before: f64,
-    /// Points that were measured.
+    /// Number of measured points.
     pub points: usize,
-    /// Points during which nearly all processors were in use, or taken by the hypervisor.
+    /// Number of points during which nearly all processors were in use or taken by the hypervisor.
     pub points_saturated: usize,
     /// Largest share of all processors in use during a point, 0 to 1.
     pub busy_during: f64,
-    /// Points at which members had more to do than their quota allows.
+    /// Number of points at which members had more work than their quota allows.
     pub points_at_quota: usize,
-    /// Those of them at which members used less than 80 % of it.
+    /// Number of those points at which members used less than 80 % of their quota.
     pub points_below_quota: usize,
-    /// Least share of their quota that members used at such a point, 0 to 1. `None` without such a point.
+    /// Smallest share of their quota that members used at such a point, 0 to 1, or `None` without
+    /// such a point.
     pub quota_used_min: Option<f64>,
 }
 
 impl Conditions {
-    /// Of a run that begins now.
+    /// Returns the conditions of a run that begins now.
     pub(crate) fn begin() -> Conditions {
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         Conditions {
-            started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            started_unix_s: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             load_1min: load.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0.0),
             ..Conditions::default()
         }
     }
 
-    /// Takes in how busy the machine was without a laboratory.
+    /// Records the share of the processors in use without a testbed.
     pub(crate) fn note_before(&mut self, busy: f64) {
         self.busy_before = self.busy_before.max(busy);
     }
 
-    /// Takes in a point: the share of all processors in use, and the least share of a quota that a member used which had enough to do.
+    /// Records a point: the share of all processors in use, and the smallest share of its quota
+    /// that a member with enough work used.
     pub(crate) fn note_point(&mut self, busy: f64, quota_used: Option<f64>) {
         self.points += 1;
         self.points_saturated += usize::from(busy > BUSY_DURING_MAX);
@@ -64,12 +69,13 @@ impl Conditions {
         }
     }
 
-    /// Returns what keeps the figures from proving anything, in sentences. Empty when nothing does.
+    /// Returns sentences about conditions that make the results inconclusive; empty if there are
+    /// none.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.busy_before > BUSY_BEFORE_MAX {
             problems.push(format!(
-                "Other programs used up to {:.0} % of the processors (load {:.1}): throughput figures of this run prove nothing. Repeat it on a quiet machine.",
+                "Other programs used up to {:.0} % of the processors (load {:.1}): the throughput of this run is inconclusive. Repeat it on an idle machine.",
                 100.0 * self.busy_before,
                 self.load_1min
             ));
@@ -84,7 +90,7 @@ impl Conditions {
         }
         if self.points_below_quota > 0 {
             problems.push(format!(
-                "Members used less than {:.0} % of their processor quota at {} of {} points that should have filled it (least {:.0} %): they were not the bottleneck, so these points prove nothing.",
+                "Members used less than {:.0} % of their processor quota at {} of {} points that should have filled it (least {:.0} %): they were not the bottleneck, so these points are inconclusive.",
                 100.0 * QUOTA_USED_MIN,
                 self.points_below_quota,
                 self.points_at_quota,
@@ -94,14 +100,19 @@ impl Conditions {
         problems
     }
 
-    /// Returns one line about when and on what the run was made.
+    /// Returns one line about the time and conditions of the run.
     pub fn describe(&self) -> String {
         let quota = self.quota_used_min.map_or_else(
             || "no point filled the members' quota".to_owned(),
-            |used| format!("members with enough to do used at least {:.0} % of their quota", 100.0 * used),
+            |used| {
+                format!(
+                    "members with enough work used at least {:.0} % of their quota",
+                    100.0 * used
+                )
+            },
         );
         format!(
-            "nw {}, begun {} s after 1970-01-01 UTC; load {:.2} then; other programs used at most {:.0} % of the processors before the experiments; {:.0} % were in use at most during {} points; {quota}.",
+            "nw {}, started {} s after 1970-01-01 UTC; load {:.2} then; other programs used at most {:.0} % of the processors before the experiments; {:.0} % were in use at most during {} points; {quota}.",
             self.version,
             self.started_unix_s,
             self.load_1min,
@@ -112,7 +123,7 @@ impl Conditions {
     }
 }
 
-/// A reading of the processors' time, in the system's ticks.
+/// A reading of the processor times, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProcessorTime {
     all: u64,
@@ -127,14 +138,19 @@ impl ProcessorTime {
 
     fn of(text: &str) -> ProcessorTime {
         let first = text.lines().next().unwrap_or_default();
-        // user nice system idle iowait irq softirq steal; guests' time is in user's already.
-        let ticks: Vec<u64> =
-            first.split_whitespace().skip(1).take(8).filter_map(|ticks| ticks.parse().ok()).collect();
+        // user nice system idle iowait irq softirq steal; guest time is included in user time.
+        let ticks: Vec<u64> = first
+            .split_whitespace()
+            .skip(1)
+            .take(8)
+            .filter_map(|ticks| ticks.parse().ok())
+            .collect();
         let at = |index: usize| ticks.get(index).copied().unwrap_or(0);
         ProcessorTime { all: ticks.iter().sum(), idle: at(3) + at(4) }
     }
 
-    /// Returns the share of all processors that was in use since an earlier reading, 0 to 1, what the hypervisor took included.
+    /// Returns the share of all processors in use since an earlier reading, 0 to 1, including time
+    /// taken by the hypervisor.
     pub(crate) fn busy_since(&self, before: &ProcessorTime) -> f64 {
         let all = self.all.saturating_sub(before.all);
         let idle = self.idle.saturating_sub(before.idle);
@@ -147,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processor_time_counts_steal_as_busy_and_waiting_as_idle() {
+    fn steal_time_is_busy_and_iowait_is_idle() {
         let before = ProcessorTime::of("cpu  100 0 50 800 50 0 0 0 7 7\ncpu0 1 1 1 1\n");
         let after = ProcessorTime::of("cpu  110 5 60 860 90 2 3 20 9 9\n");
         assert!((after.busy_since(&before) - 50.0 / 150.0).abs() < 1e-9);
@@ -156,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_that_prove_nothing_are_named() {
+    fn inconclusive_conditions_are_reported() {
         let quiet = || {
             let mut conditions = Conditions::begin();
             conditions.note_before(0.05);
@@ -172,10 +188,15 @@ mod tests {
             assert_eq!(problems.len(), 1, "{problems:?}");
             problems[0].clone()
         };
-        assert!(spoil(|it| it.note_before(0.6)).starts_with("Other programs used up to 60 %"));
-        assert!(spoil(|it| it.note_point(0.99, None)).contains("during 1 of 3 points"));
         assert!(
-            spoil(|it| it.note_point(0.5, Some(0.37)))
+            spoil(|conditions| conditions.note_before(0.6))
+                .starts_with("Other programs used up to 60 %")
+        );
+        assert!(
+            spoil(|conditions| conditions.note_point(0.99, None)).contains("during 1 of 3 points")
+        );
+        assert!(
+            spoil(|conditions| conditions.note_point(0.5, Some(0.37)))
                 .contains("at 1 of 2 points that should have filled it (least 37 %)")
         );
     }

@@ -1,41 +1,42 @@
-//! What the paper found, what was found here, and whether the two agree: computed from the numbers, with the tolerance said.
+//! Findings: the paper's result, the measured result, and whether they agree within a stated
+//! tolerance.
 
 use crate::caching::Caching;
-use crate::live::Live;
 use crate::multicast::Multicast;
-use crate::numbers::Csr;
+use crate::paper_data::Csr;
 use crate::report::Report;
 use crate::scale::{Cell, MEMBERS, MEMBERS_MAX, Scale};
+use crate::timeline::Timeline;
 use crate::weights::Weights;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
-/// How a number should stand to the paper's.
+/// The relation between a measured number and the expected one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
-    /// At most this share of the paper's off it.
+    /// The deviation is at most this share of the expected number.
     Within(f64),
-    /// Not above it.
+    /// The number is at most the expected one.
     AtMost,
-    /// Not below it.
+    /// The number is at least the expected one.
     AtLeast,
 }
 
-/// Where the number comes from that ours is held against.
+/// The source of an expected number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// The paper's text.
     Paper,
-    /// A model of ours, computed from numbers in the paper's text.
+    /// A model of this project, computed from numbers in the paper's text.
     Model,
-    /// A bound of ours, where the paper gives no number.
+    /// A bound of this project, where the paper gives no number.
     Bound,
 }
 
 impl Source {
-    /// As a person reads it.
+    /// Returns a description.
     pub const fn as_str(self) -> &'static str {
         match self {
             Source::Paper => "the paper",
@@ -45,19 +46,19 @@ impl Source {
     }
 }
 
-/// One number held against the paper's.
+/// The comparison of a measured number with the expected one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// What it is.
+    /// The description of the number.
     pub what: String,
-    /// Ours.
+    /// The measured number.
     pub here: f64,
-    /// What it should be.
+    /// The expected number.
     #[serde(rename = "wanted")]
     pub paper: f64,
-    /// Where that comes from.
+    /// The source of the expected number.
     pub source: Source,
-    /// How the two should stand to each other.
+    /// The relation between the two.
     pub relation: Relation,
 }
 
@@ -66,12 +67,12 @@ impl Check {
         Check { what: what.into(), here, paper, relation, source: Source::Paper }
     }
 
-    /// The same, held against something that is not in the paper.
+    /// Sets the source of the expected number.
     fn from(self, source: Source) -> Check {
         Check { source, ..self }
     }
 
-    /// True when they stand so. A number that is none never does.
+    /// Returns true if the relation holds. It never holds for NaN.
     pub fn holds(&self) -> bool {
         match self.relation {
             Relation::Within(share) => (self.here - self.paper).abs() <= share * self.paper.abs(),
@@ -80,24 +81,29 @@ impl Check {
         }
     }
 
-    /// How far it is from the edge of what is allowed; above 1 it does not hold.
-    fn strain(&self) -> f64 {
-        let strain = match self.relation {
+    /// Returns the used share of the tolerance, which is above 1 if the check does not hold.
+    fn margin_used(&self) -> f64 {
+        let used = match self.relation {
             Relation::Within(share) => (self.here - self.paper).abs() / (share * self.paper.abs()),
             Relation::AtMost => self.here / self.paper,
             Relation::AtLeast => self.paper / self.here,
         };
-        if strain.is_nan() { f64::INFINITY } else { strain }
+        if used.is_nan() { f64::INFINITY } else { used }
     }
 
-    /// As a person reads it.
-    pub fn words(&self) -> String {
-        let wanted = match self.relation {
+    /// Returns a description.
+    pub fn describe(&self) -> String {
+        let expected = match self.relation {
             Relation::Within(share) => format!("{} ± {:.0} %", short(self.paper), 100.0 * share),
             Relation::AtMost => format!("at most {}", short(self.paper)),
             Relation::AtLeast => format!("at least {}", short(self.paper)),
         };
-        format!("{} is {} (wanted by {}: {wanted})", self.what, short(self.here), self.source.as_str())
+        format!(
+            "{} is {} (expected by {}: {expected})",
+            self.what,
+            short(self.here),
+            self.source.as_str()
+        )
     }
 }
 
@@ -106,18 +112,18 @@ fn short(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// What came of a figure.
+/// The result of a figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// The paper's number.
+    /// The figure's number in the paper.
     pub figure: u8,
     /// The paper's caption.
     pub caption: String,
-    /// What the paper found.
+    /// The paper's finding.
     pub paper: String,
-    /// What was found here.
+    /// The finding here.
     pub here: String,
-    /// What the verdict is made of.
+    /// The checks that determine the verdict.
     pub checks: Vec<Check>,
 }
 
@@ -127,43 +133,47 @@ impl Finding {
         Finding { figure, caption: text.caption.clone(), paper: text.found.clone(), here, checks }
     }
 
-    /// True when all checks hold, and there are any.
+    /// Returns true if there are checks and all of them hold.
     pub fn agrees(&self) -> bool {
         !self.checks.is_empty() && self.checks.iter().all(Check::holds)
     }
 
-    /// What the paper found, what was found here, whether that agrees.
+    /// Returns the paper's finding, the finding here and the verdict.
     pub fn sentence(&self) -> String {
         format!("The paper found that {}. Here {}. {}", self.paper, self.here, self.verdict())
     }
 
-    /// Whether it agrees, and by what.
+    /// Returns whether the findings agree, with the decisive checks.
     pub fn verdict(&self) -> String {
         let count = self.checks.len();
         let failed: Vec<_> = self.checks.iter().filter(|check| !check.holds()).collect();
-        let closest = self.checks.iter().max_by(|a, b| a.strain().total_cmp(&b.strain()));
+        let closest = self.checks.iter().max_by(|a, b| a.margin_used().total_cmp(&b.margin_used()));
         match (failed.first(), closest) {
-            (None, None) => "Nothing was measured to tell whether it agrees.".to_owned(),
+            (None, None) => "Nothing was measured, so agreement is unknown.".to_owned(),
             (None, Some(closest)) => {
                 format!(
                     "That agrees: all {count} checks hold; the closest to its bound: {}.",
-                    closest.words()
+                    closest.describe()
                 )
             }
             (Some(_), _) => format!(
                 "That does not agree: of {count} checks {} fail; first {}.",
                 failed.len(),
-                failed.iter().map(|check| check.words()).take(3).collect::<Vec<_>>().join("; ")
+                failed.iter().map(|check| check.describe()).take(3).collect::<Vec<_>>().join("; ")
             ),
         }
     }
 }
 
-/// What came of the wanted figures that were measured.
-pub(crate) fn findings(csr: &Csr, report: &Report, wanted: &[u8]) -> Vec<Finding> {
+/// Returns the findings of the selected figures that were measured.
+pub(crate) fn findings(csr: &Csr, report: &Report, selected: &[u8]) -> Vec<Finding> {
     let mut all = Vec::new();
     if let Some(scale) = &report.scale {
-        all.extend([figure_6(csr, scale), figure_7(csr, scale), figure_8(csr, scale, report.setup.share)]);
+        all.extend([
+            figure_6(csr, scale),
+            figure_7(csr, scale),
+            figure_8(csr, scale, report.setup.share),
+        ]);
     }
     if let Some(weights) = &report.weights {
         all.extend([figure_9(csr, weights), figure_10(csr, weights)]);
@@ -174,10 +184,10 @@ pub(crate) fn findings(csr: &Csr, report: &Report, wanted: &[u8]) -> Vec<Finding
     if let Some(caching) = &report.caching {
         all.extend([figure_12(csr, caching), figure_13(csr, caching)]);
     }
-    if let Some(live) = &report.live {
-        all.push(figure_14(csr, live));
+    if let Some(timeline) = &report.timeline {
+        all.push(figure_14(csr, timeline));
     }
-    all.retain(|finding| wanted.contains(&finding.figure));
+    all.retain(|finding| selected.contains(&finding.figure));
     all
 }
 
@@ -187,23 +197,31 @@ fn figure_6(csr: &Csr, scale: &Scale) -> Finding {
         .cells
         .iter()
         .map(|cell| {
-            let who =
-                if cell.members == 0 { "a plain router".to_owned() } else { count(cell.members, "member") };
+            let subject = if cell.members == 0 {
+                "a single router".to_owned()
+            } else {
+                count(cell.members, "member")
+            };
             let what = format!(
-                "throughput of {who} with {}, in members' capacities,",
+                "throughput of {subject} with {}, in members' capacities,",
                 count(cell.downloads, "download")
             );
-            Check::new(what, cell.throughput(), csr.throughput(cell.members, cell.downloads), within)
+            Check::new(
+                what,
+                cell.throughput(),
+                csr.throughput(cell.members, cell.downloads),
+                within,
+            )
         })
         .collect();
     let most = |members| scale.row(members).map(Cell::throughput).fold(0.0, f64::max);
-    let (plain, one, four) = (most(0), most(1), most(MEMBERS_MAX));
-    if plain > 0.0 {
-        let what = "one member behind the balancer over a plain router";
-        checks.push(Check::new(what, one / plain, 1.0, Relation::Within(0.1)));
+    let (single, one, four) = (most(0), most(1), most(MEMBERS_MAX));
+    if single > 0.0 {
+        let what = "one member behind the balancer relative to a single router";
+        checks.push(Check::new(what, one / single, 1.0, Relation::Within(0.1)));
     }
     let here = format!(
-        "a plain router got {plain:.2} members' capacities at most, one member behind the balancer {one:.2}, and four {four:.2}: {:.2} times one",
+        "a single router reached {single:.2} members' capacities at most, one member behind the balancer {one:.2}, and four {four:.2}: {:.2} times one",
         four / one
     );
     Finding::new(csr, 6, here, checks)
@@ -217,12 +235,13 @@ fn figure_7(csr: &Csr, scale: &Scale) -> Finding {
         for (at, mbit) in cell.member_mbit.iter().enumerate() {
             let share = mbit / all;
             (least, most) = (least.min(share), most.max(share));
-            let what = format!("member {}'s share with {}", at + 1, count(cell.downloads, "download"));
+            let what =
+                format!("member {}'s share with {}", at + 1, count(cell.downloads, "download"));
             checks.push(Check::new(what, share, 1.0 / MEMBERS as f64, Relation::Within(0.1)));
         }
     }
     let here = format!(
-        "a member handled {:.1} to {:.1} % of the traffic, whatever the number of downloads",
+        "a member handled {:.1} to {:.1} % of the traffic, independent of the number of downloads",
         100.0 * least,
         100.0 * most
     );
@@ -238,7 +257,9 @@ fn figure_8(csr: &Csr, scale: &Scale, share: f64) -> Finding {
         let with = count(cell.downloads, "download");
         checks.push(
             Check::new(
-                format!("the busiest member's processor time over the least busy one's with {with}"),
+                format!(
+                    "the busiest member's processor time over the least busy one's with {with}"
+                ),
                 most / least,
                 1.15,
                 Relation::AtMost,
@@ -276,14 +297,14 @@ fn figure_9(csr: &Csr, weights: &Weights) -> Finding {
     {
         for cell in cells {
             let what = format!(
-                "throughput by {what} weights with {}, in members' capacities,",
+                "throughput with {what} weights and {}, in members' capacities,",
                 count(cell.downloads, "download")
             );
             checks.push(
                 Check::new(
                     what,
                     cell.throughput(),
-                    csr.of_unlike(of, cell.downloads),
+                    csr.heterogeneous(of, cell.downloads),
                     Relation::Within(0.15),
                 )
                 .from(Source::Model),
@@ -292,10 +313,11 @@ fn figure_9(csr: &Csr, weights: &Weights) -> Finding {
     }
     let last = |cells: &[Cell]| cells.last().map_or(0.0, Cell::throughput);
     let (uniform, weighted) = (last(&weights.uniform), last(&weights.weighted));
-    let model = csr.of_unlike(weights.weights, usize::MAX) / csr.of_unlike([1; 3], usize::MAX);
+    let model =
+        csr.heterogeneous(weights.weights, usize::MAX) / csr.heterogeneous([1; 3], usize::MAX);
     checks.push(
         Check::new(
-            "throughput by matching weights over that by equal ones with most downloads",
+            "throughput with matching weights relative to equal ones with most downloads",
             weighted / uniform,
             model,
             Relation::Within(0.1),
@@ -303,7 +325,7 @@ fn figure_9(csr: &Csr, weights: &Weights) -> Finding {
         .from(Source::Model),
     );
     let here = format!(
-        "with most downloads equal weights got {uniform:.2} members' capacities, matching ones {weighted:.2}: {:.2} times as much",
+        "with most downloads equal weights reached {uniform:.2} members' capacities, matching ones {weighted:.2}: {:.2} times as much",
         weighted / uniform
     );
     Finding::new(csr, 9, here, checks)
@@ -317,12 +339,18 @@ fn figure_10(csr: &Csr, weights: &Weights) -> Finding {
         let sum: f64 = cell.member_mbit.iter().sum();
         last = cell.member_mbit.iter().map(|mbit| mbit / sum).collect();
         for (at, (share, weight)) in last.iter().zip(weights.weights).enumerate() {
-            let what = format!("member {}'s share with {}", at + 1, count(cell.downloads, "download"));
+            let what =
+                format!("member {}'s share with {}", at + 1, count(cell.downloads, "download"));
             checks.push(Check::new(what, *share, f64::from(weight) / all, Relation::Within(0.1)));
         }
     }
     let shares: Vec<_> = last.iter().map(|share| format!("{:.0}", 100.0 * share)).collect();
-    Finding::new(csr, 10, format!("the members handled {} % with most downloads", shares.join(", ")), checks)
+    Finding::new(
+        csr,
+        10,
+        format!("the members handled {} % with most downloads", shares.join(", ")),
+        checks,
+    )
 }
 
 fn figure_11(csr: &Csr, multicast: &Multicast, scale: Option<&Scale>) -> Finding {
@@ -331,26 +359,31 @@ fn figure_11(csr: &Csr, multicast: &Multicast, scale: Option<&Scale>) -> Finding
     let members: f64 = multicast.members_mbit.iter().sum();
     let close = Relation::Within(0.05);
     let mut checks = vec![
-        Check::new("the producer's traffic over one consumer's", multicast.producer_mbit / one, 1.0, close),
+        Check::new(
+            "the producer's traffic over one consumer's",
+            multicast.producer_mbit / one,
+            1.0,
+            close,
+        ),
         Check::new("the consumers' traffic over the members'", consumers / members, 1.0, close),
     ];
-    if let Some(unlike) = scale.and_then(|scale| scale.row(MEMBERS).last()) {
+    if let Some(different) = scale.and_then(|scale| scale.row(MEMBERS).last()) {
         checks.push(Check::new(
-            "what members handled over what they did with different contents",
-            members / multicast.capacity_mbit / unlike.handled(),
+            "the members' traffic relative to that with different contents",
+            members / multicast.capacity_mbit / different.handled(),
             1.0,
             Relation::AtLeast,
         ));
     }
     let here = format!(
-        "the producer's traffic was {:.2} times that of one consumer, while five got {consumers:.0} Mbit/s from members that handled {members:.0}",
+        "the producer's traffic was {:.2} times that of one consumer, while five received {consumers:.0} Mbit/s from members that handled {members:.0}",
         multicast.producer_mbit / one
     );
     Finding::new(csr, 11, here, checks)
 }
 
 fn figure_12(csr: &Csr, caching: &Caching) -> Finding {
-    let [first, second] = [0, 1].map(|at| caching.producer_octets[at] / caching.consumer_octets[at]);
+    let [first, second] = [0, 1].map(|at| caching.producer_bytes[at] / caching.consumer_bytes[at]);
     let checks = vec![
         Check::new(
             "the producer's traffic over the consumer's in the first download",
@@ -358,7 +391,7 @@ fn figure_12(csr: &Csr, caching: &Caching) -> Finding {
             1.0,
             Relation::Within(0.05),
         ),
-        // What is asked for anew is the version, and what refreshes it.
+        // Only version discovery goes to the producer again.
         Check::new("the same in the second", second, 0.02, Relation::AtMost).from(Source::Bound),
     ];
     let here = format!(
@@ -375,11 +408,16 @@ fn figure_13(csr: &Csr, caching: &Caching) -> Finding {
     let mut checks = Vec::new();
     for (at, stored) in first.iter().enumerate() {
         let what = format!("member {}'s share of the content after the first download", at + 1);
-        checks.push(Check::new(what, stored / packets, 1.0 / MEMBERS as f64, Relation::Within(0.1)));
+        checks.push(Check::new(
+            what,
+            stored / packets,
+            1.0 / MEMBERS as f64,
+            Relation::Within(0.1),
+        ));
     }
     let (before, after): (f64, f64) = (first.iter().sum(), second.iter().sum());
     checks.push(Check::new(
-        "what is stored after the second download over before it",
+        "packets stored after the second download relative to before it",
         after / before,
         1.0,
         Relation::Within(0.02),
@@ -391,8 +429,8 @@ fn figure_13(csr: &Csr, caching: &Caching) -> Finding {
     Finding::new(csr, 13, here, checks)
 }
 
-fn figure_14(csr: &Csr, live: &Live) -> Finding {
-    let mut checks: Vec<_> = live
+fn figure_14(csr: &Csr, timeline: &Timeline) -> Finding {
+    let mut checks: Vec<_> = timeline
         .stages
         .iter()
         .enumerate()
@@ -412,21 +450,27 @@ fn figure_14(csr: &Csr, live: &Live) -> Finding {
         .collect();
     checks.push(Check::new(
         "completed downloads",
-        live.completed as f64,
-        live.downloads as f64,
+        timeline.completed as f64,
+        timeline.downloads as f64,
         Relation::AtLeast,
     ));
-    checks.push(Check::new("Interests sent again", live.retransmissions as f64, 0.0, Relation::AtMost));
-    let stages: Vec<_> = live.stages.iter().map(|stage| format!("{:.0}", stage.throughput_mbit)).collect();
+    checks.push(Check::new(
+        "retransmitted Interests",
+        timeline.retransmissions as f64,
+        0.0,
+        Relation::AtMost,
+    ));
+    let stages: Vec<_> =
+        timeline.stages.iter().map(|stage| format!("{:.0}", stage.throughput_mbit)).collect();
     let mut here = format!(
-        "throughput was {} Mbit/s in turn; {} of {} downloads were completed, and {} Interests were sent again",
+        "throughput was {} Mbit/s in the stages; {} of {} downloads were completed, and {} Interests were retransmitted",
         stages.join(", "),
-        live.completed,
-        live.downloads,
-        live.retransmissions
+        timeline.completed,
+        timeline.downloads,
+        timeline.retransmissions
     );
-    if !live.losses.is_empty() {
-        let _ = write!(here, "; packets were lost: {}", live.losses);
+    if !timeline.losses.is_empty() {
+        let _ = write!(here, "; packets were lost: {}", timeline.losses);
     }
     Finding::new(csr, 14, here, checks)
 }
@@ -440,21 +484,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checks_hold_as_they_say() {
+    fn check_holds_by_its_relation() {
         let check = |here, relation| Check::new("a", here, 2.0, relation);
-        assert!(check(2.19, Relation::Within(0.1)).holds() && !check(2.3, Relation::Within(0.1)).holds());
+        assert!(
+            check(2.19, Relation::Within(0.1)).holds()
+                && !check(2.3, Relation::Within(0.1)).holds()
+        );
         assert!(check(2.0, Relation::AtMost).holds() && !check(2.1, Relation::AtMost).holds());
         assert!(check(2.0, Relation::AtLeast).holds() && !check(1.9, Relation::AtLeast).holds());
         assert!(
-            !check(f64::NAN, Relation::Within(9.0)).holds() && !check(f64::NAN, Relation::AtMost).holds()
+            !check(f64::NAN, Relation::Within(9.0)).holds()
+                && !check(f64::NAN, Relation::AtMost).holds()
         );
-        assert_eq!(check(2.3, Relation::Within(0.1)).words(), "a is 2.3 (wanted by the paper: 2 ± 10 %)");
+        assert_eq!(
+            check(2.3, Relation::Within(0.1)).describe(),
+            "a is 2.3 (expected by the paper: 2 ± 10 %)"
+        );
     }
 
     #[test]
-    fn what_was_not_measured_does_not_agree() {
+    fn figure_without_measurement_does_not_agree() {
         let finding = Finding::new(&Csr::read(), 6, "nothing was measured".into(), Vec::new());
         assert!(!finding.agrees());
-        assert!(finding.sentence().contains("Nothing was measured to tell"));
+        assert!(finding.sentence().contains("Nothing was measured, so"));
     }
 }

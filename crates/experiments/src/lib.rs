@@ -1,53 +1,58 @@
-//! Experiments of papers, repeated in the laboratory on one machine, each figure drawn beside what the paper found. So far one paper: the
-//! cluster behind a balancer (`data/csr.toml` holds its numbers and where they stand in it).
+//! Experiments of papers, repeated in a testbed on one machine, with each figure drawn beside the
+//! paper's. So far one paper is covered, about the cluster behind a balancer: `data/csr.toml` holds
+//! its numbers with their positions in the paper.
 //!
 //! Layer 6 (users).
 
 #![forbid(unsafe_code)]
 
-mod bed;
 mod caching;
 mod conditions;
 mod finding;
-mod live;
 mod multicast;
-mod numbers;
+mod paper_data;
 mod reference;
 mod report;
 mod sampler;
 mod scale;
 mod setup;
+mod testbed;
+mod timeline;
 mod weights;
 
-pub use bed::{Failure, Watch};
 pub use caching::Caching;
 pub use conditions::Conditions;
 pub use finding::{Check, Finding, Relation, Source};
-pub use live::{Live, Stage};
 pub use multicast::Multicast;
-pub use numbers::{Csr, FigureText, Number};
+pub use paper_data::{Csr, FigureText, Number};
 pub use report::{Report, page};
 pub use sampler::Curve;
 pub use scale::{Cell, Scale};
 pub use setup::{FIGURES, Machine, Options, Setup};
+pub use testbed::{Failure, Watch};
+pub use timeline::{Stage, Timeline};
 pub use weights::Weights;
 
-use bed::Bed;
+use testbed::Testbed;
 
-/// Runs the experiments that the wanted figures are of. Builds laboratories one after the other, and removes them.
+/// Runs the experiments of the selected figures. Testbeds are built and removed one after the
+/// other.
 ///
 /// # Errors
-/// What is missing on this machine, in one sentence; [`Failure::Interrupted`] when the watch said so. Nothing is left behind.
+/// Returns an error that says what this machine lacks, or [`Failure::Interrupted`]. Nothing is left
+/// behind.
 pub fn run(options: &Options, watch: &Watch<'_>) -> Result<Report, Failure> {
-    let bed = Bed::calibrated(options, watch)?;
-    let wanted = |figures: &[u8]| figures.iter().any(|figure| options.figures.contains(figure));
-    let mut report = Report::new(bed.setup().clone());
-    report.scale = wanted(&[6, 7, 8]).then(|| scale::run(&bed, wanted(&[6]))).transpose()?;
-    report.weights = wanted(&[9, 10]).then(|| weights::run(&bed)).transpose()?;
-    report.multicast = wanted(&[11]).then(|| multicast::run(&bed)).transpose()?;
-    report.caching = wanted(&[12, 13]).then(|| caching::run(&bed)).transpose()?;
-    report.live = wanted(&[14]).then(|| live::run(&bed)).transpose()?;
-    report.conditions = bed.conditions();
-    report.judge(&Csr::read(), &options.figures);
+    let testbed = Testbed::calibrated(options, watch)?;
+    let is_selected =
+        |figures: &[u8]| figures.iter().any(|figure| options.figures.contains(figure));
+    let mut report = Report::new(testbed.setup().clone());
+    report.scale =
+        is_selected(&[6, 7, 8]).then(|| scale::run(&testbed, is_selected(&[6]))).transpose()?;
+    report.weights = is_selected(&[9, 10]).then(|| weights::run(&testbed)).transpose()?;
+    report.multicast = is_selected(&[11]).then(|| multicast::run(&testbed)).transpose()?;
+    report.caching = is_selected(&[12, 13]).then(|| caching::run(&testbed)).transpose()?;
+    report.timeline = is_selected(&[14]).then(|| timeline::run(&testbed)).transpose()?;
+    report.conditions = testbed.conditions();
+    report.evaluate(&Csr::read(), &options.figures);
     Ok(report)
 }

@@ -1,48 +1,48 @@
-//! What came of it: for programs as JSON, for people as one HTML page with each figure beside the paper's. Pure.
+//! The report of a run as JSON, and as an HTML page with each figure beside the paper's.
 
 use crate::caching::Caching;
 use crate::conditions::Conditions;
 use crate::finding::{Check, Finding, findings};
-use crate::live::Live;
 use crate::multicast::Multicast;
-use crate::numbers::Csr;
+use crate::paper_data::Csr;
 use crate::scale::{Cell, MEMBERS, MEMBERS_MAX, Scale};
 use crate::setup::Setup;
+use crate::timeline::Timeline;
 use crate::weights::Weights;
 use nw_report_kit::chart::{Axis, Chart, Line, Scale as Steps, Style};
 use nw_report_kit::page::{escape, head};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// All that was measured, and what is to be said of it.
+/// All measurements and findings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// By which rules.
+    /// The setup of the run.
     pub setup: Setup,
-    /// How busy the machine was, and whether members were the bottleneck.
+    /// The conditions during the measurements.
     #[serde(default)]
     pub conditions: Conditions,
-    /// Figures 6 to 8.
+    /// The measurements of figures 6 to 8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<Scale>,
-    /// Figures 9 and 10.
+    /// The measurements of figures 9 and 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<Weights>,
-    /// Figure 11.
+    /// The measurements of figure 11.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multicast: Option<Multicast>,
-    /// Figures 12 and 13.
+    /// The measurements of figures 12 and 13.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caching: Option<Caching>,
-    /// Figure 14.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub live: Option<Live>,
-    /// Figure by figure.
+    /// The measurements of figure 14.
+    #[serde(default, alias = "live", skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Timeline>,
+    /// The findings of each figure.
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// Nothing measured yet.
+    /// Returns a report without measurements.
     pub fn new(setup: Setup) -> Report {
         Report {
             setup,
@@ -51,28 +51,28 @@ impl Report {
             weights: None,
             multicast: None,
             caching: None,
-            live: None,
+            timeline: None,
             findings: Vec::new(),
         }
     }
 
-    /// Holds what was measured against what the paper found, for these figures.
-    pub fn judge(&mut self, csr: &Csr, figures: &[u8]) {
+    /// Computes the findings of the selected figures.
+    pub fn evaluate(&mut self, csr: &Csr, figures: &[u8]) {
         self.findings = findings(csr, self, figures);
     }
 
-    /// How many figures agree with the paper's.
+    /// Returns the number of figures that agree with the paper's.
     pub fn agreeing(&self) -> usize {
         self.findings.iter().filter(|finding| finding.agrees()).count()
     }
 
-    /// Returns whether every figure agrees and was measured under conditions in which that says something.
-    pub fn is_proof(&self) -> bool {
+    /// Returns true if every figure agrees and the conditions make this conclusive.
+    pub fn is_conclusive(&self) -> bool {
         self.agreeing() == self.findings.len() && self.conditions.problems().is_empty()
     }
 }
 
-/// The page. Nothing in it comes from elsewhere.
+/// Returns the HTML page, which loads nothing from elsewhere.
 pub fn page(report: &Report, csr: &Csr) -> String {
     let mut out = head("nw paper csr: a cluster behind a kernel balancer");
     let _ = writeln!(
@@ -85,18 +85,19 @@ pub fn page(report: &Report, csr: &Csr) -> String {
         if report.setup.quick { " A quick run: short downloads, fewer points." } else { "" }
     );
     for problem in report.conditions.problems() {
-        let _ = writeln!(out, "<p><strong style=\"color:#a03c00\">{}</strong></p>", escape(&problem));
+        let _ =
+            writeln!(out, "<p><strong style=\"color:#a03c00\">{}</strong></p>", escape(&problem));
     }
     let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(&report.conditions.describe()));
     out.push_str("<h2>What differs from the paper's testbed</h2>\n<ul>\n");
-    for words in report.setup.words() {
-        let _ = writeln!(out, "<li>{}</li>", escape(&words));
+    for paragraph in report.setup.describe() {
+        let _ = writeln!(out, "<li>{}</li>", escape(&paragraph));
     }
     out.push_str("</ul>\n");
     for finding in &report.findings {
         section(finding, report, csr, &mut out);
     }
-    out.push_str("<h2>The paper's numbers</h2>\n<table>\n<tr><th>number</th><th class=\"n\">value</th><th>where it stands</th></tr>\n");
+    out.push_str("<h2>The paper's numbers</h2>\n<table>\n<tr><th>number</th><th class=\"n\">value</th><th>position in the paper</th></tr>\n");
     for (name, number) in &csr.number {
         let values: Vec<_> = number.values.iter().map(f64::to_string).collect();
         let _ = writeln!(
@@ -112,7 +113,8 @@ pub fn page(report: &Report, csr: &Csr) -> String {
 }
 
 fn section(finding: &Finding, report: &Report, csr: &Csr, out: &mut String) {
-    let (mark, colour) = if finding.agrees() { ("agrees", "#00664b") } else { ("does not agree", "#a03c00") };
+    let (mark, colour) =
+        if finding.agrees() { ("agrees", "#00664b") } else { ("does not agree", "#a03c00") };
     let _ = writeln!(
         out,
         "<section id=\"figure-{n}\">\n<h2>Figure {n}: {} <span style=\"color:{colour}\">– {mark}</span></h2>\n<p>{}</p>\n<div class=\"charts\">",
@@ -122,10 +124,11 @@ fn section(finding: &Finding, report: &Report, csr: &Csr, out: &mut String) {
     );
     let charts = charts(finding.figure, report, csr);
     for chart in &charts {
-        // Charts of the same quantity have the same scale: shapes compare by eye.
-        let _ = writeln!(out, "<figure style=\"margin:0\">{}</figure>", chart.svg_on_scale_of(&charts));
+        // Charts of the same quantity have the same scale, so that their shapes can be compared.
+        let _ =
+            writeln!(out, "<figure style=\"margin:0\">{}</figure>", chart.svg_on_scale_of(&charts));
     }
-    out.push_str("</div>\n<details><summary class=\"note\">every check</summary>\n<table>\n<tr><th>what</th><th class=\"n\">here</th><th class=\"n\">wanted</th><th>wanted by</th><th></th></tr>\n");
+    out.push_str("</div>\n<details><summary class=\"note\">every check</summary>\n<table>\n<tr><th>what</th><th class=\"n\">here</th><th class=\"n\">expected</th><th>expected by</th><th></th></tr>\n");
     for check in &finding.checks {
         row(check, out);
     }
@@ -157,7 +160,7 @@ fn charts(figure: u8, report: &Report, csr: &Csr) -> Vec<Chart> {
         11 => report.multicast.as_ref().map(|multicast| vec![figure_11(multicast)]),
         12 => report.caching.as_ref().map(figure_12),
         13 => report.caching.as_ref().map(|caching| vec![figure_13(caching)]),
-        _ => report.live.as_ref().map(|live| vec![figure_14(csr, live)]),
+        _ => report.timeline.as_ref().map(|timeline| vec![figure_14(csr, timeline)]),
     };
     drawn.unwrap_or_default()
 }
@@ -177,25 +180,34 @@ fn over_downloads<'a>(
     cells.map(|cell| (cell.downloads as f64, value(cell))).collect()
 }
 
-const DOWNLOADS: &str = "downloads at a time";
+const DOWNLOADS: &str = "concurrent downloads";
 
 fn figure_6(csr: &Csr, scale: &Scale) -> Vec<Chart> {
-    const LABELS: [&str; MEMBERS_MAX + 1] = ["no cluster", "1 member", "2 members", "3 members", "4 members"];
+    const LABELS: [&str; MEMBERS_MAX + 1] =
+        ["no cluster", "1 member", "2 members", "3 members", "4 members"];
     let all = |value: &dyn Fn(&Cell) -> f64| -> Vec<Line> {
         LABELS
             .iter()
             .enumerate()
-            .map(|(members, label)| Line { label, points: over_downloads(scale.row(members), value) })
+            .map(|(members, label)| Line {
+                label,
+                points: over_downloads(scale.row(members), value),
+            })
             .filter(|line| !line.points.is_empty())
             .collect()
     };
     vec![
         lines("Here", DOWNLOADS, CAPACITIES, all(&Cell::throughput)),
-        lines("Paper", DOWNLOADS, CAPACITIES, all(&|cell| csr.throughput(cell.members, cell.downloads))),
+        lines(
+            "Paper",
+            DOWNLOADS,
+            CAPACITIES,
+            all(&|cell| csr.throughput(cell.members, cell.downloads)),
+        ),
     ]
 }
 
-/// A line for each member, in units of a value.
+/// Returns a line for each member.
 fn by_member(cells: &[&Cell], value: impl Fn(&Cell, usize) -> f64) -> Vec<Line> {
     MEMBER_LABELS
         .iter()
@@ -213,10 +225,11 @@ fn of_member(values: &[f64], at: usize) -> f64 {
 
 fn figure_7(csr: &Csr, scale: &Scale) -> Chart {
     let cells: Vec<_> = scale.row(MEMBERS).collect();
-    let mut all = by_member(&cells, |cell, at| of_member(&cell.member_mbit, at) / cell.capacity_mbit);
+    let mut all =
+        by_member(&cells, |cell, at| of_member(&cell.member_mbit, at) / cell.capacity_mbit);
     let paper = |cell: &Cell| csr.throughput(MEMBERS, cell.downloads) / MEMBERS as f64;
     all.push(Line { label: "paper, each", points: over_downloads(cells.iter().copied(), paper) });
-    lines("What each member handles", DOWNLOADS, CAPACITIES, all)
+    lines("Traffic of each member", DOWNLOADS, CAPACITIES, all)
 }
 
 fn figure_8(csr: &Csr, scale: &Scale, share: f64) -> Chart {
@@ -225,13 +238,18 @@ fn figure_8(csr: &Csr, scale: &Scale, share: f64) -> Chart {
     let points = over_downloads(cells.iter().copied(), |cell| 100.0 * cell.balancer_cpu / share);
     all.push(Line { label: "balancer", points });
     let paper = |cell: &Cell| 100.0 * csr.throughput(MEMBERS, cell.downloads) / MEMBERS as f64;
-    all.push(Line { label: "paper, each member", points: over_downloads(cells.iter().copied(), paper) });
+    all.push(Line {
+        label: "paper, each member",
+        points: over_downloads(cells.iter().copied(), paper),
+    });
     lines("Processor time", DOWNLOADS, "load (% of a member's processor)", all)
 }
 
 fn figure_9(csr: &Csr, weights: &Weights) -> Chart {
     let here = |cells: &[Cell]| over_downloads(cells.iter(), Cell::throughput);
-    let paper = |cells: &[Cell], of| over_downloads(cells.iter(), |cell| csr.of_unlike(of, cell.downloads));
+    let paper = |cells: &[Cell], of| {
+        over_downloads(cells.iter(), |cell| csr.heterogeneous(of, cell.downloads))
+    };
     lines(
         "Equal and matching weights",
         DOWNLOADS,
@@ -247,14 +265,15 @@ fn figure_9(csr: &Csr, weights: &Weights) -> Chart {
 
 fn figure_10(csr: &Csr, weights: &Weights) -> Chart {
     let cells: Vec<_> = weights.weighted.iter().collect();
-    let mut all = by_member(&cells, |cell, at| of_member(&cell.member_mbit, at) / cell.capacity_mbit);
+    let mut all =
+        by_member(&cells, |cell, at| of_member(&cell.member_mbit, at) / cell.capacity_mbit);
     let sum: f64 = weights.weights.iter().map(|weight| f64::from(*weight)).sum();
     for (label, at) in [("model, 1 and 2", 0), ("model, 3", 2)] {
         let part = f64::from(weights.weights[at]) / sum;
-        let paper = |cell: &Cell| part * csr.of_unlike(weights.weights, cell.downloads);
+        let paper = |cell: &Cell| part * csr.heterogeneous(weights.weights, cell.downloads);
         all.push(Line { label, points: over_downloads(cells.iter().copied(), paper) });
     }
-    lines("What each member handles, matching weights", DOWNLOADS, CAPACITIES, all)
+    lines("Traffic of each member, matching weights", DOWNLOADS, CAPACITIES, all)
 }
 
 fn numbered(values: impl IntoIterator<Item = f64>) -> Vec<(f64, f64)> {
@@ -262,17 +281,24 @@ fn numbered(values: impl IntoIterator<Item = f64>) -> Vec<(f64, f64)> {
 }
 
 fn figure_11(multicast: &Multicast) -> Chart {
-    const WHO: &[&str] = &["c1", "c2", "c3", "c4", "c5", "p1", "m1", "m2", "m3"];
+    const NODES: &[&str] = &["c1", "c2", "c3", "c4", "c5", "p1", "m1", "m2", "m3"];
     let one = multicast.one_consumer_mbit();
-    let here =
-        multicast.consumers_mbit.iter().chain([&multicast.producer_mbit]).chain(&multicast.members_mbit);
+    let here = multicast
+        .consumers_mbit
+        .iter()
+        .chain([&multicast.producer_mbit])
+        .chain(&multicast.members_mbit);
     let consumers = multicast.consumers_mbit.len() as f64;
     let alike = multicast.consumers_mbit.iter().map(|_| 1.0).chain([1.0]);
-    let paper =
-        alike.chain(multicast.members_mbit.iter().map(|_| consumers / multicast.members_mbit.len() as f64));
+    let paper = alike.chain(
+        multicast.members_mbit.iter().map(|_| consumers / multicast.members_mbit.len() as f64),
+    );
     Chart {
         title: "Consumers, producer, members",
-        x: Axis { label: "consumers c, producer p, members m towards consumers", scale: Steps::Columns(WHO) },
+        x: Axis {
+            label: "consumers c, producer p, members m towards consumers",
+            scale: Steps::Columns(NODES),
+        },
         y: linear("throughput (one consumer's is 1)"),
         style: Style::Beside,
         lines: vec![
@@ -286,15 +312,15 @@ fn figure_12(caching: &Caching) -> Vec<Chart> {
     let over_time = lines(
         "Here",
         "seconds",
-        "Mbit/s, in and out",
+        "Mbit/s, received and sent",
         vec![
             Line { label: "consumer", points: caching.consumer.clone() },
             Line { label: "producer", points: caching.producer.clone() },
         ],
     );
-    let shares = [0, 1].map(|at| caching.producer_octets[at] / caching.consumer_octets[at]);
+    let shares = [0, 1].map(|at| caching.producer_bytes[at] / caching.consumer_bytes[at]);
     let parts = Chart {
-        title: "What the producer passes of it",
+        title: "Share of the producer's traffic",
         x: Axis { label: "download", scale: Steps::Columns(&["first", "second"]) },
         y: linear("producer's traffic (the consumer's is 1)"),
         style: Style::Beside,
@@ -308,7 +334,9 @@ fn figure_12(caching: &Caching) -> Vec<Chart> {
 
 fn figure_13(caching: &Caching) -> Chart {
     let packets = caching.packets as f64;
-    let part = |curve: &[(f64, f64)]| curve.iter().map(|(time, stored)| (*time, stored / packets)).collect();
+    let part = |curve: &[(f64, f64)]| {
+        curve.iter().map(|(time, stored)| (*time, stored / packets)).collect()
+    };
     let mut all: Vec<_> = MEMBER_LABELS
         .iter()
         .zip(&caching.stored)
@@ -316,21 +344,28 @@ fn figure_13(caching: &Caching) -> Chart {
         .collect();
     let [(begun, ended), (_, last)] = caching.downloads;
     let each = 1.0 / MEMBERS as f64;
-    all.push(Line { label: "paper, each", points: vec![(begun, 0.0), (ended, each), (last, each)] });
-    lines("What the members' caches hold", "seconds", "share of the content", all)
+    all.push(Line {
+        label: "paper, each",
+        points: vec![(begun, 0.0), (ended, each), (last, each)],
+    });
+    lines("Content of the members' caches", "seconds", "share of the content", all)
 }
 
-fn figure_14(csr: &Csr, live: &Live) -> Chart {
-    let here = live.consumers.iter().map(|(time, mbit)| (*time, mbit / live.capacity_at(*time))).collect();
-    // The paper's steps, as long as ours.
-    let paper = live
+fn figure_14(csr: &Csr, timeline: &Timeline) -> Chart {
+    let here = timeline
+        .consumers
+        .iter()
+        .map(|(time, mbit)| (*time, mbit / timeline.capacity_at(*time)))
+        .collect();
+    // The paper's steps, with the length of the measured stages.
+    let paper = timeline
         .stages
         .iter()
-        .zip(csr.all("live_members"))
+        .zip(csr.values("live_members"))
         .flat_map(|(stage, members)| [(stage.from_s, *members), (stage.to_s, *members)])
         .collect();
     lines(
-        "Members come and go: 1, 2, 3, 2, 1",
+        "Changing number of members: 1, 2, 3, 2, 1",
         "seconds",
         CAPACITIES,
         vec![Line { label: "here", points: here }, Line { label: "paper", points: paper }],

@@ -1,8 +1,8 @@
-//! Results made up to be the paper's, and then spoiled.
+//! Tests with made-up results that equal the paper's, and with changes that must be detected.
 
 use super::*;
-use crate::live::Stage;
 use crate::setup::{FIGURES, Machine};
+use crate::timeline::Stage;
 
 const UNIT: f64 = 40.0;
 const SHARE: f64 = 0.1;
@@ -19,8 +19,8 @@ fn cell(members: usize, downloads: usize, throughput: f64, shares: &[f64]) -> Ce
     }
 }
 
-/// As the paper has it, to the letter.
-fn papers() -> Report {
+/// Returns a report with exactly the paper's results.
+fn paper_report() -> Report {
     let csr = Csr::read();
     let setup = Setup {
         machine: Machine { processor: "made <up>".into(), processors: 2, kernel: "6.18".into() },
@@ -31,7 +31,8 @@ fn papers() -> Report {
     };
     let mut report = Report::new(setup);
     let third = 1.0 / 3.0;
-    let grid = (0..=MEMBERS_MAX).flat_map(|members| (1..=5).map(move |downloads| (members, downloads)));
+    let grid =
+        (0..=MEMBERS_MAX).flat_map(|members| (1..=5).map(move |downloads| (members, downloads)));
     let cells = grid.map(|(members, downloads)| {
         cell(
             members,
@@ -41,12 +42,14 @@ fn papers() -> Report {
         )
     });
     report.scale = Some(Scale { cells: cells.collect() });
-    let unlike = |of: [u32; 3], shares: [f64; 3]| -> Vec<Cell> {
-        (1..=5).map(|downloads| cell(3, downloads, csr.of_unlike(of, downloads), &shares)).collect()
+    let heterogeneous = |of: [u32; 3], shares: [f64; 3]| -> Vec<Cell> {
+        (1..=5)
+            .map(|downloads| cell(3, downloads, csr.heterogeneous(of, downloads), &shares))
+            .collect()
     };
     report.weights = Some(Weights {
-        uniform: unlike([1; 3], [third; 3]),
-        weighted: unlike(csr.weights(), [0.25, 0.25, 0.5]),
+        uniform: heterogeneous([1; 3], [third; 3]),
+        weighted: heterogeneous(csr.weights(), [0.25, 0.25, 0.5]),
         weights: csr.weights(),
     });
     report.multicast = Some(Multicast {
@@ -62,43 +65,43 @@ fn papers() -> Report {
         producer: vec![(1.0, UNIT), (4.0, 0.0), (5.0, 0.0)],
         stored: vec![stored; 3],
         downloads: [(0.0, 3.0), (4.0, 7.0)],
-        consumer_octets: [1e7, 1e7],
-        producer_octets: [1e7, 1e3],
+        consumer_bytes: [1e7, 1e7],
+        producer_bytes: [1e7, 1e3],
         packets: 3000,
     });
-    let stages = csr.all("live_members").iter().enumerate().map(|(at, members)| Stage {
+    let stages = csr.values("live_members").iter().enumerate().map(|(at, members)| Stage {
         members: *members as usize,
         from_s: 3.0 * at as f64,
         to_s: 3.0 * at as f64 + 3.0,
         throughput_mbit: members * UNIT,
         capacity_mbit: UNIT,
     });
-    report.live = Some(Live {
+    report.timeline = Some(Timeline {
         capacity_mbit: UNIT,
         consumers: vec![(0.0, UNIT), (3.0, 2.0 * UNIT)],
         stages: stages.collect(),
         downloads: 5,
         completed: 5,
         retransmissions: 0,
-        complaints: Vec::new(),
-        losses: nw_testbed::Losses::default(),
+        errors: Vec::new(),
+        losses: nw_testbed::LossCounters::default(),
     });
-    report.judge(&csr, &FIGURES);
+    report.evaluate(&csr, &FIGURES);
     report
 }
 
-/// The finding of a figure after something was changed.
+/// Returns the finding of a figure after a change of the paper's results.
 fn spoiled(figure: u8, spoil: impl FnOnce(&mut Report)) -> Finding {
-    let mut report = papers();
+    let mut report = paper_report();
     spoil(&mut report);
-    report.judge(&Csr::read(), &[figure]);
+    report.evaluate(&Csr::read(), &[figure]);
     assert_eq!(report.findings.len(), 1);
     report.findings.remove(0)
 }
 
 #[test]
-fn the_papers_own_numbers_agree() {
-    let report = papers();
+fn paper_results_agree() {
+    let report = paper_report();
     let figures: Vec<_> = report.findings.iter().map(|finding| finding.figure).collect();
     assert_eq!(figures, FIGURES);
     for finding in &report.findings {
@@ -108,18 +111,20 @@ fn the_papers_own_numbers_agree() {
 }
 
 #[test]
-fn verdicts_turn_with_the_numbers() {
+fn changed_result_does_not_agree() {
     let scale = |report: &mut Report| report.scale.take().expect("made");
-    let turned = [
-        // The fourth member brings nothing.
+    let findings = [
+        // The fourth member adds no throughput.
         spoiled(6, |report| {
             let mut made = scale(report);
-            made.cells.iter_mut().filter(|cell| cell.members == 4 && cell.downloads == 5).for_each(|cell| {
-                cell.throughput_mbit = 3.0 * UNIT;
-            });
+            made.cells.iter_mut().filter(|cell| cell.members == 4 && cell.downloads == 5).for_each(
+                |cell| {
+                    cell.throughput_mbit = 3.0 * UNIT;
+                },
+            );
             report.scale = Some(made);
         }),
-        // The balancer costs a fifth.
+        // The balancer costs a fifth of the throughput.
         spoiled(6, |report| {
             let mut made = scale(report);
             made.cells
@@ -131,17 +136,18 @@ fn verdicts_turn_with_the_numbers() {
         // A single download uses one member.
         spoiled(7, |report| {
             let mut made = scale(report);
-            let single = made.cells.iter_mut().find(|cell| (cell.members, cell.downloads) == (3, 1));
+            let single =
+                made.cells.iter_mut().find(|cell| (cell.members, cell.downloads) == (3, 1));
             single.expect("made").member_mbit = vec![UNIT, 0.0, 0.0];
             report.scale = Some(made);
         }),
-        // The balancer works as hard as the members.
+        // The balancer uses as much processor time as the members.
         spoiled(8, |report| {
             let mut made = scale(report);
             made.cells.iter_mut().for_each(|cell| cell.balancer_cpu = SHARE);
             report.scale = Some(made);
         }),
-        // Weights change nothing.
+        // Weights have no effect.
         spoiled(9, |report| {
             let weights = report.weights.as_mut().expect("made");
             weights.weighted = weights.uniform.clone();
@@ -153,44 +159,49 @@ fn verdicts_turn_with_the_numbers() {
         // The producer sends each packet to each consumer.
         spoiled(11, |report| report.multicast.as_mut().expect("made").producer_mbit = 300.0),
         // Nothing was cached.
-        spoiled(12, |report| report.caching.as_mut().expect("made").producer_octets = [1e7, 1e7]),
-        // One cache took all.
+        spoiled(12, |report| report.caching.as_mut().expect("made").producer_bytes = [1e7, 1e7]),
+        // One cache stored nothing.
         spoiled(13, |report| {
             let caching = report.caching.as_mut().expect("made");
             caching.stored[1].iter_mut().for_each(|(_, stored)| *stored = 0.0);
         }),
-        // A packet was lost, and a download with it.
-        spoiled(14, |report| report.live.as_mut().expect("made").completed = 4),
+        // A packet was lost, and a download failed.
+        spoiled(14, |report| report.timeline.as_mut().expect("made").completed = 4),
         // The second member did not help.
-        spoiled(14, |report| report.live.as_mut().expect("made").stages[1].throughput_mbit = UNIT),
+        spoiled(14, |report| {
+            report.timeline.as_mut().expect("made").stages[1].throughput_mbit = UNIT
+        }),
     ];
-    for finding in turned {
+    for finding in findings {
         assert!(!finding.agrees(), "figure {}", finding.figure);
         assert!(finding.sentence().contains("does not agree"), "{}", finding.sentence());
     }
 }
 
 #[test]
-fn conditions_that_prove_nothing_head_the_page() {
-    let mut report = papers();
-    assert!(report.is_proof());
+fn inconclusive_conditions_are_at_the_top_of_the_page() {
+    let mut report = paper_report();
+    assert!(report.is_conclusive());
     report.conditions.note_before(0.6);
-    assert!(!report.is_proof(), "the figures agree, and say nothing");
+    assert!(!report.is_conclusive(), "the figures agree, but the conditions are bad");
     let page = page(&report, &Csr::read());
-    let problem = page.find("Other programs used up to 60 % of the processors").expect("the problem");
+    let problem =
+        page.find("Other programs used up to 60 % of the processors").expect("the problem");
     assert!(problem < page.find("<section").expect("a figure"));
-    let mut report = papers();
+    let mut report = paper_report();
     report.multicast.as_mut().expect("made").producer_mbit = 300.0;
-    report.judge(&Csr::read(), &FIGURES);
-    assert!(!report.is_proof(), "a figure disagrees");
+    report.evaluate(&Csr::read(), &FIGURES);
+    assert!(!report.is_conclusive(), "a figure disagrees");
 }
 
 #[test]
-fn checks_say_whether_a_number_is_the_papers() {
-    let report = papers();
-    let of = |figure: u8| report.findings.iter().find(|finding| finding.figure == figure).expect("made");
-    let sources =
-        |figure| -> Vec<&str> { of(figure).checks.iter().map(|check| check.source.as_str()).collect() };
+fn checks_have_the_source_of_their_expected_number() {
+    let report = paper_report();
+    let of =
+        |figure: u8| report.findings.iter().find(|finding| finding.figure == figure).expect("made");
+    let sources = |figure| -> Vec<&str> {
+        of(figure).checks.iter().map(|check| check.source.as_str()).collect()
+    };
     assert!(sources(6).iter().all(|source| *source == "the paper"));
     assert!(sources(9).iter().all(|source| *source == "our model"));
     assert!(sources(8).iter().all(|source| *source == "our bound"));
@@ -199,8 +210,8 @@ fn checks_say_whether_a_number_is_the_papers() {
 }
 
 #[test]
-fn charts_of_one_figure_have_one_scale() {
-    let mut report = papers();
+fn charts_of_one_figure_have_the_same_scale() {
+    let mut report = paper_report();
     let cells = &mut report.scale.as_mut().expect("made").cells;
     cells.iter_mut().for_each(|cell| cell.throughput_mbit *= 0.5);
     let drawn = charts(6, &report, &Csr::read());
@@ -209,29 +220,32 @@ fn charts_of_one_figure_have_one_scale() {
     };
     let svgs: Vec<_> = drawn.iter().map(|chart| chart.svg_on_scale_of(&drawn)).collect();
     assert_eq!(ticks(&svgs[0]), ticks(&svgs[1]));
-    assert_ne!(ticks(&drawn[0].svg()), ticks(&drawn[1].svg()), "alone each has its own");
+    assert_ne!(ticks(&drawn[0].svg()), ticks(&drawn[1].svg()), "a single chart has its own scale");
 }
 
 #[test]
-fn json_holds_all_of_it() {
-    let full = papers();
+fn report_survives_json() {
+    let full = paper_report();
     let empty = Report::new(full.setup.clone());
     for report in [full, empty] {
         let text = serde_json::to_string(&report).expect("plain values");
-        let read: Report = serde_json::from_str(&text).expect("as it was written");
-        // Numbers may differ in their last bit.
+        let read: Report = serde_json::from_str(&text).expect("the written JSON is valid");
+        // Numbers may differ in the last bit.
         assert!(format!("{read:.9?}") == format!("{report:.9?}"), "{text}");
     }
 }
 
 #[test]
-fn the_page_has_every_figure_and_stands_alone() {
-    let report = papers();
+fn page_has_every_figure_and_loads_nothing() {
+    let report = paper_report();
     let page = page(&report, &Csr::read());
     for figure in FIGURES {
         let start = page.find(&format!("<section id=\"figure-{figure}\">")).expect("its section");
         let section = &page[start..start + page[start..].find("</section>").expect("its end")];
-        assert!(section.contains("<svg") && section.contains("The paper found that"), "figure {figure}");
+        assert!(
+            section.contains("<svg") && section.contains("The paper found that"),
+            "figure {figure}"
+        );
         assert!(
             section.matches("<path d=\"M").count() + section.matches("<rect").count() > 1,
             "figure {figure} draws both"

@@ -1,41 +1,43 @@
-//! Figures 9 and 10: three members, the links of two limited; equal weights, and weights that match what the members can do.
+//! Figures 9 and 10: three members, two of them with limited links; equal weights, and weights that
+//! match the members' capacities.
 
-use crate::bed::{Bed, ENDS, Failure};
-use crate::numbers::Csr;
+use crate::paper_data::Csr;
 use crate::scale::{Cell, MEMBERS, cell};
+use crate::testbed::{ENDPOINTS, Failure, Testbed};
 use nw_testbed::{Cluster, Plan};
 use serde::{Deserialize, Serialize};
 
-/// What was measured.
+/// The measurements of figures 9 and 10.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Weights {
-    /// With equal weights.
+    /// Points with equal weights.
     pub uniform: Vec<Cell>,
-    /// With the paper's.
+    /// Points with the paper's weights.
     pub weighted: Vec<Cell>,
-    /// These.
+    /// The paper's weights.
     pub weights: [u32; 3],
 }
 
-pub(crate) fn run(bed: &Bed<'_>) -> Result<Weights, Failure> {
+pub(crate) fn run(testbed: &Testbed<'_>) -> Result<Weights, Failure> {
     let csr = Csr::read();
     let measure = |weights: [u32; 3], what: &str| -> Result<Vec<Cell>, Failure> {
-        let reference = bed.calibrate(bed.options.window().1)?;
-        let limited_mbit = csr.limited() * bed.capacity_mbit();
-        bed.say(&format!("two members limited to {limited_mbit:.0} Mbit/s, {what}"));
+        let reference = testbed.calibrate(testbed.options.window().1)?;
+        let limited_mbit = csr.limited() * testbed.capacity_mbit();
+        testbed.say(&format!("two members limited to {limited_mbit:.0} Mbit/s, {what}"));
         let plan = Plan {
             members: MEMBERS,
             member_rates_mbit: vec![Some(limited_mbit), Some(limited_mbit), None],
             weights: weights.to_vec(),
-            ..bed.plan_of_equals()
+            ..testbed.plan_with_limited_endpoints()
         };
         let cluster = Cluster::build(&plan)?;
-        let contents = bed.publish(&cluster, ENDS)?;
-        let downloads = bed.options.downloads().iter();
+        let contents = testbed.publish(&cluster, ENDPOINTS)?;
+        let downloads = testbed.options.downloads().iter();
         downloads
             .map(|downloads| {
-                // Two members are held back by their links, so no quota is to be filled.
-                let point = bed.measure((&cluster, &reference), &contents, *downloads, false)?;
+                // Two members are limited by their links, so no quota is filled.
+                let point =
+                    testbed.measure((&cluster, &reference), &contents, *downloads, false)?;
                 Ok(cell(&point, MEMBERS, *downloads))
             })
             .collect()
@@ -43,7 +45,7 @@ pub(crate) fn run(bed: &Bed<'_>) -> Result<Weights, Failure> {
     let weights = csr.weights();
     Ok(Weights {
         uniform: measure([100; 3], "equal weights")?,
-        weighted: measure(weights, "weights that match")?,
+        weighted: measure(weights, "matching weights")?,
         weights,
     })
 }

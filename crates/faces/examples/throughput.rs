@@ -1,12 +1,13 @@
-//! What a packet costs the thread that relays it from one face to another, in nanoseconds of CPU: with faces, and by a bare relay that moves
-//! bytes without looking at them. Unix sockets and UDP over loopback, short and long packets, one run after the other.
+//! CPU time per packet, in nanoseconds, of a thread that relays packets from one face to another:
+//! with faces, and by a bare relay that copies bytes. Unix sockets and UDP over loopback, short and
+//! long packets, one run after the other.
 //!
 //! `cargo run --release -p nw-faces --example throughput [seconds per run]`
 
 #![allow(clippy::print_stdout)]
 
 use nw_element_api::{Packet, Pool};
-use nw_faces::{FaceId, FaceOptions, FaceUri, Faces, FacesConfig, Instant};
+use nw_faces::{FaceId, FaceOptions, FaceUri, Faces, FacesConfig, Timestamp};
 use nw_name::HashKey;
 use nw_name::tlv::push_tlv;
 use rustix::event::epoll;
@@ -19,16 +20,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant as Clock};
 
-/// Octets on their way at one time over UDP: a window, as consumers have.
+/// Bytes in flight over UDP: a window, as consumers have.
 const WINDOW: u64 = 512 << 10;
 
-/// Likewise over unix sockets; less than a socket holds.
+/// Bytes in flight over unix sockets; less than a socket holds.
 const WINDOW_UNIX: usize = 160 << 10;
 
 fn main() {
     let seconds = std::env::args().nth(1).and_then(|arg| arg.parse().ok()).unwrap_or(1.0);
     let run = Duration::from_secs_f64(seconds);
-    println!("{:<24} {:>8} {:>12} {:>12} {:>10}", "path", "octets", "CPU ns/pkt", "packets/s", "lost");
+    println!(
+        "{:<24} {:>8} {:>12} {:>12} {:>10}",
+        "path", "bytes", "CPU ns/pkt", "packets/s", "lost"
+    );
     for len in [100, 1000, 8000] {
         report("unix, faces", len, relay_unix(len, run, false));
         report("unix, bare", len, relay_unix(len, run, true));
@@ -43,7 +47,10 @@ struct Figures {
 }
 
 fn report(path: &str, len: usize, figures: Figures) {
-    println!("{path:<24} {len:>8} {:>12.0} {:>12.0} {:>10}", figures.cpu_ns, figures.rate, figures.lost);
+    println!(
+        "{path:<24} {len:>8} {:>12.0} {:>12.0} {:>10}",
+        figures.cpu_ns, figures.rate, figures.lost
+    );
 }
 
 fn packet(len: usize) -> Vec<u8> {
@@ -65,7 +72,7 @@ fn thread_cpu() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// A loop with faces.
+/// An event loop with faces.
 struct Loop {
     faces: Faces,
     pool: Pool,
@@ -86,15 +93,22 @@ impl Loop {
         }
     }
 
-    /// One turn: what came in goes to `out`, or ends. How many packets came.
+    /// One iteration: received packets are sent to `out`, or released. Returns their number.
     fn turn(&mut self, wait_ms: u64, out: Option<FaceId>) -> u64 {
         let mut ready = [const { core::mem::MaybeUninit::uninit() }; 16];
-        let timeout = rustix::time::Timespec::try_from(Duration::from_millis(wait_ms)).expect("short");
+        let timeout =
+            rustix::time::Timespec::try_from(Duration::from_millis(wait_ms)).expect("short");
         let (ready, _) = epoll::wait(&self.epoll, &mut ready, Some(&timeout)).expect("epoll");
-        let now = Instant::from_nanos(self.start.elapsed().as_nanos() as u64);
+        let now = Timestamp::from_nanos(self.start.elapsed().as_nanos() as u64);
         let mut count = 0;
         for event in ready.iter() {
-            self.faces.on_ready(now, event.data.u64(), event.flags, &mut self.pool, &mut self.batch);
+            self.faces.on_ready(
+                now,
+                event.data.u64(),
+                event.flags,
+                &mut self.pool,
+                &mut self.batch,
+            );
             count += self.batch.len() as u64;
             for packet in self.batch.drain(..) {
                 match out {
@@ -109,7 +123,8 @@ impl Loop {
     }
 }
 
-/// One thread writes to the relay and reads what comes back, with a window on the way; the other is the relay.
+/// One thread writes to the relay and reads what it forwards, with a window; the other is the
+/// relay.
 fn relay_unix(len: usize, run: Duration, bare: bool) -> Figures {
     let (mut source, relay_in) = UnixStream::pair().expect("a pair");
     let (relay_out, mut sink) = UnixStream::pair().expect("a pair");
@@ -125,8 +140,9 @@ fn relay_unix(len: usize, run: Duration, bare: bool) -> Figures {
         } else {
             let mut host = Loop::new();
             let options = FaceOptions::default();
-            host.faces.adopt(Instant::START, relay_in.into(), &options).expect("adopted");
-            let out = host.faces.adopt(Instant::START, relay_out.into(), &options).expect("adopted");
+            host.faces.adopt(Timestamp::START, relay_in.into(), &options).expect("adopted");
+            let out =
+                host.faces.adopt(Timestamp::START, relay_out.into(), &options).expect("adopted");
             while host.faces.len() == 2 {
                 host.turn(1000, Some(out));
             }
@@ -167,9 +183,11 @@ fn relay_udp(len: usize, run: Duration) -> Figures {
     let stop = Arc::new(AtomicBool::new(false));
     let arrived = Arc::new(AtomicU64::new(0));
     let mut sink = Loop::new();
-    let sink_address = sink.faces.listen_udp("127.0.0.1:0".parse().expect("an address")).expect("bound");
+    let sink_address =
+        sink.faces.listen_udp("127.0.0.1:0".parse().expect("an address")).expect("bound");
     let mut relay = Loop::new();
-    let relay_address = relay.faces.listen_udp("127.0.0.1:0".parse().expect("an address")).expect("bound");
+    let relay_address =
+        relay.faces.listen_udp("127.0.0.1:0".parse().expect("an address")).expect("bound");
     let (stop_sink, count) = (stop.clone(), arrived.clone());
     let sink = thread::spawn(move || {
         while !stop_sink.load(Ordering::Relaxed) {
@@ -181,7 +199,7 @@ fn relay_udp(len: usize, run: Duration) -> Figures {
     let relay = thread::Builder::new().name("relay-udp".into()).spawn(move || {
         let out = relay
             .faces
-            .connect(Instant::START, &FaceUri::Udp(sink_address), None, &FaceOptions::default())
+            .connect(Timestamp::START, &FaceUri::Udp(sink_address), None, &FaceOptions::default())
             .expect("a face");
         let begin = thread_cpu();
         while !stop_relay.load(Ordering::Relaxed) {
@@ -194,7 +212,7 @@ fn relay_udp(len: usize, run: Duration) -> Figures {
     let mut source = Loop::new();
     let face = source
         .faces
-        .connect(Instant::START, &FaceUri::Udp(relay_address), None, &FaceOptions::default())
+        .connect(Timestamp::START, &FaceUri::Udp(relay_address), None, &FaceOptions::default())
         .expect("a face");
     let one = packet(len);
     let begin = Clock::now();
@@ -204,7 +222,7 @@ fn relay_udp(len: usize, run: Duration) -> Figures {
         if now > seen {
             (seen, since) = (now, Clock::now());
         } else if sent > seen + lost && since.elapsed() > Duration::from_millis(100) {
-            // What has not come by now never will.
+            // Packets that have not arrived by now are lost.
             lost = sent - seen;
             since = Clock::now();
         }
@@ -215,7 +233,7 @@ fn relay_udp(len: usize, run: Duration) -> Figures {
         for _ in 0..(64 << 10) / len {
             let packet = source.pool.copy_of(&one).expect("the pool has room");
             source.pool.meta_mut(&packet).kind = nw_element_api::Kind::Data;
-            source.faces.send(Instant::START, face, packet, &mut source.pool);
+            source.faces.send(Timestamp::START, face, packet, &mut source.pool);
             sent += 1;
         }
         source.turn(0, None);

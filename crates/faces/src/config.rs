@@ -1,86 +1,99 @@
-//! What a host may choose, with the defaults that clients expect.
+//! Limits and defaults of all faces of a shard.
 
-use crate::status::{FaceFlags, Persistency};
 use core::time::Duration;
+pub use nw_link::config::{
+    FaceOptions, FaceUpdate, LINK_PACKET_LEN_MAX, LinkDefaults, MTU_MIN, ReassemblyLimits,
+    ReliabilityLimits, WebSocketConfig,
+};
 use nw_wire::PACKET_LEN_MAX;
 
-/// The smallest MTU a face may be given, octets.
-pub const MTU_MIN: usize = 64;
-
-/// Longest link packet on a stream: a whole network packet and the link header around it. Octets.
-pub const LINK_PACKET_LEN_MAX: usize = PACKET_LEN_MAX + nw_wire::lp::HEADER_LEN_MAX;
-
-/// Bounds and defaults of all faces of a shard.
+/// Limits and defaults of all faces of a shard.
 #[derive(Clone, Debug)]
 pub struct FacesConfig {
-    /// Faces there may be at one time.
+    /// Faces at one time.
     pub faces_max: usize,
-    /// Bytes that may wait for a face whose socket is full; beyond them its packets are dropped.
+    /// Bytes queued for one face whose socket is full; beyond them its packets are dropped.
     pub queue_bytes_max: usize,
-    /// Bytes of memory that all send queues may take together, copies that reliable faces keep among them. The kernel's send buffers
-    /// of accepted connections may take as much again.
+    /// Bytes of memory of all send queues, copies for retransmission included. The kernel's send
+    /// buffers of accepted connections may take half as much again.
     pub queues_bytes_max: usize,
-    /// On-demand faces over IP and Ethernet, all listeners together, but never more than half of `faces_max`: programs of this machine have the
-    /// rest. [`WebSocketConfig`] has a bound of its own for each listener.
+    /// On-demand faces over IP and Ethernet, all listeners together; at most half of `faces_max`,
+    /// as the other half is for programs of this machine. [`WebSocketConfig`] has a limit for each
+    /// listener.
     pub peers_max: usize,
-    /// Reads of up to 64 KiB from one stream before others get their turn.
+    /// Reads of up to 64 KiB from one stream per call of `on_ready`.
     pub stream_reads_per_turn: usize,
-    /// Receives of up to 16 messages (runs of up to 64 KiB) from one datagram socket before others get their turn.
+    /// Receives of up to 16 messages (runs of up to 64 KiB) from one datagram socket per call.
     pub udp_reads_per_turn: usize,
-    /// Connections taken from one listener before others get their turn.
+    /// Connections accepted from one listener per call.
     pub accepts_per_turn: usize,
-    /// SO_SNDBUF requested for unix and TCP sockets, bytes. Accepted connections get less when there are many.
+    /// SO_SNDBUF of unix and TCP sockets, bytes. Accepted connections get less when there are many.
     pub stream_send_buffer: usize,
-    /// Octets of a ring of shared memory, one each way, where this end makes it: a power of two from 64 KiB to 1 MiB.
+    /// Bytes of a ring of shared memory that this end offers, one for each direction: a power of
+    /// two from 64 KiB to 1 MiB.
     pub shared_ring_len: usize,
-    /// Faces one listener of shared memory may have. Each may use twice 1 MiB.
+    /// Faces of one shared-memory listener. Each may use twice 1 MiB.
     pub shared_faces_max: usize,
-    /// SO_RCVBUF asked for on TCP sockets, octets; `None` leaves it to the kernel, which adapts it.
+    /// SO_RCVBUF of TCP sockets, bytes; `None` leaves it to the kernel, which adapts it.
     pub tcp_receive_buffer: Option<usize>,
-    /// SO_RCVBUF asked for on datagram sockets, octets: room for bursts.
+    /// SO_RCVBUF of datagram sockets, bytes, for bursts.
     pub udp_receive_buffer: usize,
-    /// SO_SNDBUF asked for on datagram sockets, octets.
+    /// SO_SNDBUF of datagram sockets, bytes.
     pub udp_send_buffer: usize,
-    /// MTU of UDP faces, octets. Larger link packets are cut into fragments; up to it, fragmentation is IP's.
+    /// MTU of UDP faces, bytes. Larger packets are fragmented by the link service; link packets up
+    /// to it, by IP if necessary.
     pub udp_mtu: usize,
-    /// An on-demand UDP face ends after so long without a packet from its peer.
+    /// Time without a packet after which an on-demand UDP face is closed.
     pub udp_idle: Duration,
-    /// An on-demand Ethernet face likewise.
+    /// Time without a packet after which an on-demand Ethernet face is closed.
     pub ether_idle: Duration,
-    /// Faces of a network interface that was removed wait so long for one of its name.
+    /// Time that faces of a removed interface wait for one of the same name.
     pub interface_grace: Duration,
-    /// Loopback UDP peers are local. They are not elsewhere.
+    /// Whether UDP peers on loopback addresses are local.
     pub loopback_udp_local: bool,
-    /// Congestion marking is on for new faces.
+    /// Whether new faces mark congestion.
     pub congestion_marking: bool,
-    /// How long a send queue has to stay above the threshold before the first mark.
+    /// How long a send queue stays above the threshold before the first mark.
     pub marking_interval: Duration,
-    /// Send queue above which congestion is marked, octets.
+    /// Bytes of send queue above which congestion is marked.
     pub marking_threshold: u64,
     /// Limits of reassembly.
     pub reassembly: ReassemblyLimits,
-    /// On which new faces link packets are acknowledged and repeated.
+    /// Transports whose new faces use reliability.
     pub reliable: Reliable,
     /// Limits of reliability.
     pub reliability: ReliabilityLimits,
-    /// Octets of datagrams to one UDP peer that leave in a row; the rest waits for [`burst_pause`](Self::burst_pause). Peers may have little room;
-    /// one that says how much it has gets half of that.
+    /// Bytes of datagrams to one UDP peer in one burst; the remainder waits for
+    /// [`burst_pause`](Self::burst_pause). A peer that advertises its receive buffer gets half of
+    /// that if it is more.
     pub burst_bytes_max: usize,
-    /// How long a UDP peer is given for a burst.
+    /// Pause between two bursts to a UDP peer.
     pub burst_pause: Duration,
-    /// UDP ports are shared with the other shards of this router (SO_REUSEPORT).
+    /// Whether UDP ports are shared with the other shards of this router (SO_REUSEPORT).
     pub share_ports: bool,
     /// WebSocket listeners and connections.
     pub websocket: WebSocketConfig,
-    /// A permanent face that lost its connection tries again after so long, then after twice as long each time.
+    /// Pause before a permanent face reconnects; doubled with each failure.
     pub reconnect_first: Duration,
-    /// At most after so long.
+    /// Longest pause before a permanent face reconnects.
     pub reconnect_max: Duration,
-    /// An attempt to connect again that nobody answers is given up.
+    /// Time after which a connection attempt without answer is given up.
     pub reconnect_timeout: Duration,
 }
 
-/// Transports whose faces are reliable unless said otherwise.
+impl FacesConfig {
+    /// Returns the defaults of a new face's link service.
+    pub const fn link_defaults(&self) -> LinkDefaults {
+        LinkDefaults {
+            congestion_marking: self.congestion_marking,
+            marking_interval: self.marking_interval,
+            marking_threshold: self.marking_threshold,
+            reliability: self.reliability,
+        }
+    }
+}
+
+/// Transports whose faces use reliability by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reliable {
     /// Unix faces.
@@ -128,104 +141,3 @@ impl Default for FacesConfig {
         }
     }
 }
-
-/// Who may connect by WebSocket, as what, and for how long a connection is believed in.
-#[derive(Clone, Debug)]
-pub struct WebSocketConfig {
-    /// Faces one listener may have.
-    pub faces_max: usize,
-    /// Connections whose handshake is not over; beyond them the oldest gives way.
-    pub handshakes_max: usize,
-    /// A handshake is given up after so long.
-    pub handshake_timeout: Duration,
-    /// A peer that was silent for so long is asked whether it is there. After as long again without a word its face ends.
-    pub ping_interval: Duration,
-    /// Programs of this machine are local faces, and so are pages of `local_origins`.
-    pub loopback_local: bool,
-    /// Origins of pages that count as programs of the machine their browser runs on, as browsers write them: `http://localhost:8080`.
-    pub local_origins: Vec<String>,
-    /// Pages of other origins may connect, as somebody of another machine.
-    pub other_origins: bool,
-}
-
-impl Default for WebSocketConfig {
-    fn default() -> Self {
-        WebSocketConfig {
-            faces_max: 1024,
-            handshakes_max: 256,
-            handshake_timeout: Duration::from_secs(5),
-            ping_interval: Duration::from_secs(10),
-            loopback_local: true,
-            local_origins: Vec::new(),
-            other_origins: true,
-        }
-    }
-}
-
-/// How much may wait to become whole.
-#[derive(Clone, Copy, Debug)]
-pub struct ReassemblyLimits {
-    /// Packets in pieces per face; the oldest gives way. More than `bytes_max` holds of usual size: it bounds what tiny pieces cost.
-    pub packets_max: usize,
-    /// Bytes in pieces per face, bookkeeping included; the oldest packet gives way. A link of 1 Gbit/s that reorders by 30 ms needs 4 MB.
-    pub bytes_max: usize,
-    /// Bytes in pieces of all faces. One face may hold as much as is free beside it.
-    pub bytes_max_all: usize,
-    /// After the last fragment, a packet that is not whole is given up.
-    pub timeout: Duration,
-}
-
-impl Default for ReassemblyLimits {
-    fn default() -> Self {
-        ReassemblyLimits {
-            packets_max: 16_384,
-            bytes_max: 4 << 20,
-            bytes_max_all: 32 << 20,
-            timeout: Duration::from_millis(500),
-        }
-    }
-}
-
-/// How much a reliable face keeps, and how hard it tries.
-#[derive(Clone, Copy, Debug)]
-pub struct ReliabilityLimits {
-    /// Link packets kept until they are acknowledged. Beyond them packets are sent without protection.
-    pub packets_max: usize,
-    /// Octets kept likewise.
-    pub bytes_max: usize,
-    /// How often a link packet is sent again.
-    pub retries_max: u32,
-    /// The least time-out; above the 5 ms that acknowledgements may wait.
-    pub rto_min: Duration,
-}
-
-impl Default for ReliabilityLimits {
-    fn default() -> Self {
-        ReliabilityLimits {
-            packets_max: 4096,
-            bytes_max: 4 << 20,
-            retries_max: 3,
-            rto_min: Duration::from_millis(50),
-        }
-    }
-}
-
-/// What may be said of a face when it is made; what is not said is the host's default.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct FaceOptions {
-    /// How the face ends. Persistent when not said.
-    pub persistency: Option<Persistency>,
-    /// Flags to set; those not in `flags_mask` keep their default.
-    pub flags: FaceFlags,
-    /// Which flags are said.
-    pub flags_mask: FaceFlags,
-    /// MTU in octets; only datagram faces.
-    pub mtu: Option<usize>,
-    /// Base congestion marking interval.
-    pub marking_interval: Option<Duration>,
-    /// Congestion threshold, octets.
-    pub marking_threshold: Option<u64>,
-}
-
-/// What is to change of a face; the same fields as when it was made.
-pub type FaceUpdate = FaceOptions;

@@ -1,12 +1,12 @@
-//! Which user and process is at the other end of a Unix socket (SO_PEERCRED), without a process id of zero being an error: that of a process
-//! in another namespace is.
+//! User and process at the other end of a unix socket (SO_PEERCRED). A process id of zero is not an
+//! error: a process in another namespace has that.
 
 #![allow(unsafe_code)]
 
 use core::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The user and process that connected.
+/// User and process of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// Effective user id.
@@ -15,11 +15,12 @@ pub struct Credentials {
     pub pid: u32,
 }
 
-/// Returns the credentials of the peer of a connected Unix socket. `None` for other sockets.
+/// Returns the credentials of the peer of a connected unix socket. `None` for other sockets.
 pub fn of_peer(socket: BorrowedFd<'_>) -> Option<Credentials> {
     let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `found`, which is that long and made of integers.
+    // SAFETY: the kernel writes at most `len` bytes to `found`, which is that long and made of
+    // integers.
     let code = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -42,9 +43,9 @@ mod tests {
 
     #[test]
     fn credentials_are_those_of_the_connecting_process() {
-        let (one, _other) = UnixStream::pair().unwrap();
+        let (socket, _peer) = UnixStream::pair().unwrap();
         let own = Credentials { uid: rustix::process::geteuid().as_raw(), pid: std::process::id() };
-        assert_eq!(of_peer(one.as_fd()), Some(own));
+        assert_eq!(of_peer(socket.as_fd()), Some(own));
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert_eq!(of_peer(tcp.as_fd()), None);
     }

@@ -1,89 +1,87 @@
-//! Operating errors: each says what was tried, why it failed, and what helps.
+//! Errors of creating or changing faces and listeners. Each message has what was tried, why it
+//! failed, and what to do.
 
-use crate::mac::Mac;
-use crate::uri::{FaceUri, UriError};
 use nw_element_api::FaceId;
+use nw_link::uri::{FaceUri, UriError};
+use nw_link::{LinkError, Mac};
 use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a face or listener could not be made or changed.
+/// Why a face or listener could not be created or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum FaceError {
-    /// A face to this peer is there already.
-    #[error("face {0} to this peer is there already")]
+    /// A face to this peer exists.
+    #[error("face {0} to this peer exists already")]
     Exists(FaceId),
-    /// No such face.
+    /// There is no face with this id.
     #[error("there is no face {0}")]
     Unknown(FaceId),
-    /// As many faces as there may be.
+    /// There are as many faces as permitted.
     #[error("there are {0} faces already, which is the limit: raise `faces_max`, or close some")]
     TooMany(usize),
-    /// The URI is none.
+    /// The URI is invalid.
     #[error(transparent)]
     Uri(#[from] UriError),
-    /// A host name, where an address is needed.
-    #[error("{0} names a host; resolve it to an address first")]
+    /// A host name is given where an address is required.
+    #[error("{0} names a host: resolve it to an address first")]
     NotCanonical(FaceUri),
-    /// A scheme one can't connect to.
-    #[error("one can't connect to {0}")]
+    /// Faces to this scheme or address can't be created.
+    #[error("faces to {0} can't be created")]
     Scheme(FaceUri),
-    /// Local fields on a face that is not local.
-    #[error("local fields are for faces of this machine")]
-    LocalFieldsNonLocal,
-    /// Reliability on a face that many hear.
-    #[error("reliability is between two: a face to a group can't have it")]
-    ReliabilityShared,
-    /// An MTU on a stream, or one out of range.
-    #[error("the MTU of this face can't be {0} octets (datagram faces: 64 or more)")]
-    Mtu(usize),
-    /// A persistency this face can't have.
+    /// The link can't have these settings.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The face can't have this persistency.
     #[error("this face can't be {0}")]
     Persistency(&'static str),
-    /// No interface of this name.
+    /// There is no network interface of this name.
     #[error("there is no network interface {0}: `ip link` lists those there are")]
     NoInterface(Box<str>),
-    /// An interface that has no Ethernet addresses.
-    #[error("{0} is no Ethernet interface")]
+    /// The interface has no Ethernet address.
+    #[error("{0} is not an Ethernet interface")]
     NoEthernet(Box<str>),
-    /// Nothing to send from.
+    /// The interface has no address of the destination's family.
     #[error("{0} has no address to send to {1} from")]
     NoAddress(Box<str>, SocketAddr),
-    /// An interface is to be named.
+    /// The local URI must name an interface.
     #[error("a face to {0} is on one interface: name it as the local URI, as in dev://eth0")]
     InterfaceNeeded(FaceUri),
-    /// The interface is open for another group.
-    #[error("this interface is open for the group {0} already, and can be for one only")]
+    /// The interface is already used for another Ethernet group.
+    #[error("this interface is already used for the group {0}, and can be used for one only")]
     OtherGroup(Mac),
-    /// CAP_NET_RAW is missing.
+    /// The right to open packet sockets (CAP_NET_RAW) is missing.
     #[error(
         "Ethernet faces need the right to open packet sockets: run as root, or once `setcap cap_net_raw+ep` on the program's file"
     )]
     PacketSocket,
-    /// A unix socket that answers is there.
+    /// A running program listens on the unix socket's path.
     #[error("{0} is in use by a running program: stop it, or configure another path")]
     SocketInUse(PathBuf),
-    /// Something is there that is no socket.
-    #[error("{0} is there and is no socket: remove it, or configure another path")]
+    /// The path exists and is not a socket.
+    #[error("{0} exists and is not a socket: remove it, or configure another path")]
     NotASocket(PathBuf),
-    /// The system refused.
+    /// A system call failed.
     #[error("{action} {target}: {errno}{}", remedy(*.errno))]
     System {
         /// What was tried: "listen on", "connect to".
         action: &'static str,
-        /// A path or URI.
+        /// Path or URI that it was tried on.
         target: String,
-        /// Why not.
+        /// Error of the system call.
         errno: Errno,
     },
 }
 
 impl FaceError {
-    pub(crate) fn system(action: &'static str, target: impl ToString) -> impl FnOnce(Errno) -> FaceError {
+    pub(crate) fn system(
+        action: &'static str,
+        target: impl ToString,
+    ) -> impl FnOnce(Errno) -> FaceError {
         move |errno| FaceError::System { action, target: target.to_string(), errno }
     }
 
-    /// True when trying again later may work.
+    /// Returns whether a later attempt may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             FaceError::System { errno, .. } => [
@@ -110,15 +108,17 @@ impl FaceError {
 fn remedy(errno: Errno) -> &'static str {
     match errno {
         Errno::ACCESS | Errno::PERM => " (run as a user who may, or choose another path or port)",
-        Errno::ADDRINUSE => " (another program listens there: stop it, or configure another address)",
+        Errno::ADDRINUSE => {
+            " (another program listens there: stop it, or configure another address)"
+        }
         Errno::ADDRNOTAVAIL => " (this machine doesn't have that address)",
         Errno::MFILE | Errno::NFILE => " (too many open files: raise `ulimit -n`)",
         Errno::NOENT => " (no such path: is the router running?)",
-        Errno::CONNREFUSED => " (nobody listens there: is the router running?)",
+        Errno::CONNREFUSED => " (no program listens there: is the router running?)",
         Errno::PROTOTYPE => {
-            " (what listens there is of the other kind: write unix:// or shm:// on both sides)"
+            " (the listener is of the other kind: write unix:// or shm:// on both sides)"
         }
-        Errno::NAMETOOLONG => " (socket paths have at most 107 octets)",
+        Errno::NAMETOOLONG => " (socket paths have at most 107 bytes)",
         _ => "",
     }
 }

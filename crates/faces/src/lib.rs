@@ -1,53 +1,54 @@
-//! Transports, listeners and the link service of one shard.
+//! Transports and listeners of one shard: sockets, shared memory, AF_XDP and network interfaces.
 //!
-//! [`Faces`] owns every face: it turns readiness of sockets into decoded packets and queued packets into gathered writes. Non-blocking,
-//! driven by the host's epoll loop; no thread, no async runtime, no clock. Layer 4 (edges): refuses to know tables.
+//! [`Faces`] owns every face: it turns readiness of sockets into decoded packets, and queued
+//! packets into gathered writes. Sockets are non-blocking and driven by the host's epoll loop;
+//! there is no thread, no async runtime and no clock here (the host passes `now`). The link service
+//! itself is the pure crate [`nw_link`]. Layer 4; does not depend on tables.
 
-#![deny(unsafe_code)] // but where it says so: datagram::sys, datagram::packet, shm::memory, xdp::rings, credentials, heap, mapping, and one call in inherited
+// `unsafe` only where a module allows it: datagram::sys, datagram::packet, shm::memory, xdp::rings,
+// credentials, malloc, mapping, and one call in socket_activation.
+#![deny(unsafe_code)]
 
+mod accounts;
 pub mod config;
-pub mod counters;
 mod credentials;
 mod datagram;
 pub mod error;
-mod faces;
-mod heap;
-mod inherited;
 pub mod interfaces;
-pub mod link;
+mod internal_face;
 mod listener;
-pub mod mac;
+mod malloc;
+mod manager;
 mod mapping;
-mod memory;
-pub mod outbox;
 pub mod queue;
 pub mod request;
 mod send_budget;
-mod shares;
 pub mod shm;
 mod slab;
+mod socket_activation;
 pub mod status;
 mod stream;
 mod timers;
-pub mod uri;
-pub mod websocket;
 pub mod xdp;
 
-/// The calls that UDP faces are made of, for what they are measured against; and readers of what the kernel says, for fuzzing.
+pub use nw_link::{counters, mac, outbox, uri, websocket};
+
+/// The system calls of UDP faces, for benchmarks, and the parser of netlink messages, for fuzzing.
 #[doc(hidden)]
 pub mod raw {
     pub use crate::datagram::sys::{Message, RECEIVED_MAX, Received, receive, send, set_gro};
-    pub use crate::interfaces::netlink::{News, news};
+    pub use crate::interfaces::netlink::{Event, events};
 }
 
-pub use config::{FaceOptions, FaceUpdate, FacesConfig};
-pub use counters::FaceCounters;
+pub use config::FacesConfig;
 pub use error::FaceError;
-pub use faces::{Faces, Lane, Stray, Twins, Whence};
-pub use heap::free_at_once;
-pub use inherited::{InheritedUnix, take_inherited};
-pub use nw_element_api::{FaceId, FaceInfo, Instant, LinkType, Scope};
+pub use malloc::disable_fastbins;
+pub use manager::{FaceReplica, Faces, Origin, ReuseportSockets, UnknownPeerPacket};
+pub use nw_element_api::{FaceId, FaceInfo, LinkType, Scope, Timestamp};
+pub use nw_link::websocket::fault::WebSocketFault;
+pub use nw_link::{
+    FaceCounters, FaceFlags, FaceOptions, FaceUpdate, FaceUri, LinkError, Persistency,
+};
 pub use shm::fault::SharedMemoryFault;
-pub use status::{CloseReason, FaceEvent, FaceFlags, FaceStatus, ListenerStatus, Persistency, UdpBuffer};
-pub use uri::FaceUri;
-pub use websocket::fault::WebSocketFault;
+pub use socket_activation::{ActivatedUnixSocket, take_activated_sockets};
+pub use status::{CloseReason, FaceEvent, FaceStatus, ListenerStatus, UdpBuffer};

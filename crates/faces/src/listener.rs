@@ -1,12 +1,13 @@
-//! Listening sockets: unix, shared memory, TCP and WebSocket; and connections to such.
+//! Listening sockets (unix, shared memory, TCP, WebSocket), and connecting to such.
 
+use crate::accounts::FaceAccounts;
 use crate::config::FacesConfig;
 use crate::error::FaceError;
-use crate::inherited::InheritedUnix;
-use crate::shares::PeerShares;
-use crate::shm::Shared;
+use crate::shm::SharedMemoryLink;
+use crate::socket_activation::ActivatedUnixSocket;
 use crate::stream::Stream;
-use crate::uri::{FaceUri, canonical};
+use nw_link::FaceUri;
+use nw_link::uri::canonical_address;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -16,7 +17,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Connections that wait to be accepted: bursts of a thousand.
+/// Connections that wait to be accepted: bursts of thousands.
 const BACKLOG: i32 = 4096;
 
 /// A listening stream socket.
@@ -24,31 +25,33 @@ const BACKLOG: i32 = 4096;
 pub struct Listener {
     /// The socket.
     pub socket: OwnedFd,
-    /// Where it listens.
+    /// Local URI.
     pub uri: FaceUri,
-    /// Faces there are of it.
-    pub shares: PeerShares,
-    /// Connections that became faces.
+    /// Accounts of its on-demand faces.
+    pub accounts: FaceAccounts,
+    /// Connections that got a face.
     pub accepted: u64,
-    /// Connections that were closed at once because faces or descriptors were short, or that had to wait for descriptors.
+    /// Connections refused because faces or descriptors were short, or delayed for want of
+    /// descriptors.
     pub refused: u64,
-    /// Removed when the listener ends.
+    /// Socket file to remove on drop.
     path: Option<PathBuf>,
 }
 
 impl Listener {
-    /// A unix socket at `path`, with access rights `mode`. Makes its directory; takes the place of a socket that nobody listens on any more.
+    /// Listens on a unix socket at `path`, with access rights `mode`. Creates its folder; replaces
+    /// an unused socket.
     ///
     /// # Errors
-    /// With the path, the cause and what helps.
+    /// If the socket can't be created; the message has path, cause and remedy.
     pub fn unix(path: &Path, mode: u32) -> Result<Self, FaceError> {
         Self::at_path(path, mode, FaceUri::Unix(path.into()))
     }
 
-    /// A socket at `path` over which memory is handed, likewise.
+    /// Listens at `path` for peers over shared memory, like [`unix`](Self::unix).
     ///
     /// # Errors
-    /// With the path, the cause and what helps.
+    /// If the socket can't be created; the message has path, cause and remedy.
     pub fn shared_memory(path: &Path, mode: u32) -> Result<Self, FaceError> {
         Self::at_path(path, mode, FaceUri::Shm(path.into()))
     }
@@ -60,7 +63,7 @@ impl Listener {
             fs::create_dir_all(directory).map_err(io)?;
         }
         let kind = kind_of(&uri);
-        make_way(path, kind)?;
+        remove_unused_socket(path, kind)?;
         let address = SocketAddrUnix::new(path).map_err(fail())?;
         let socket = new_socket(AddressFamily::UNIX, kind).map_err(fail())?;
         rustix::net::bind(&socket, &address).map_err(fail())?;
@@ -69,37 +72,38 @@ impl Listener {
         Ok(Listener {
             socket,
             uri,
-            shares: PeerShares::default(),
+            accounts: FaceAccounts::default(),
             accepted: 0,
             refused: 0,
             path: Some(path.into()),
         })
     }
 
-    /// A unix socket that listens already.
-    pub fn adopted(inherited: InheritedUnix) -> Self {
+    /// Takes over a unix socket that is listening already.
+    pub fn adopted(activated: ActivatedUnixSocket) -> Self {
         Listener {
-            socket: inherited.socket,
-            uri: FaceUri::Unix(inherited.path),
-            shares: PeerShares::default(),
+            socket: activated.socket,
+            uri: FaceUri::Unix(activated.path),
+            accounts: FaceAccounts::default(),
             accepted: 0,
             refused: 0,
             path: None,
         }
     }
 
-    /// A TCP socket; port 0 asks for a free one. An IPv6 address takes no IPv4 connections.
+    /// Listens for TCP connections; port 0 chooses a free one. An IPv6 address accepts no IPv4
+    /// connections.
     ///
     /// # Errors
-    /// What the system says.
+    /// If the address can't be bound.
     pub fn tcp(address: SocketAddr, config: &FacesConfig) -> Result<Self, FaceError> {
         Self::internet(address, FaceUri::Tcp, config)
     }
 
-    /// A TCP socket for WebSocket connections, likewise.
+    /// Listens for WebSocket connections, like [`tcp`](Self::tcp).
     ///
     /// # Errors
-    /// What the system says.
+    /// If the address can't be bound.
     pub fn websocket(address: SocketAddr, config: &FacesConfig) -> Result<Self, FaceError> {
         Self::internet(address, FaceUri::Ws, config)
     }
@@ -115,21 +119,32 @@ impl Listener {
             if address.is_ipv6() {
                 sockopt::set_ipv6_v6only(&socket, true)?;
             }
-            // Accepted sockets inherit these, in time for the window to be negotiated.
+            // Accepted sockets inherit these before the window is negotiated.
             tune_tcp(&socket, config)?;
             rustix::net::bind(&socket, &address)?;
             rustix::net::listen(&socket, BACKLOG)?;
             let uri = uri_of(SocketAddr::try_from(rustix::net::getsockname(&socket)?)?);
-            Ok(Listener { socket, uri, shares: PeerShares::default(), accepted: 0, refused: 0, path: None })
+            Ok(Listener {
+                socket,
+                uri,
+                accounts: FaceAccounts::default(),
+                accepted: 0,
+                refused: 0,
+                path: None,
+            })
         };
         make().map_err(FaceError::system("listen on", uri_of(address)))
     }
 
-    /// Takes one connection: its socket, the peer's URI, this end's URI. `None` when nobody waits.
+    /// Accepts one connection. Returns its socket, remote URI and local URI. `None` if none is
+    /// waiting.
     ///
     /// # Errors
-    /// What the system says; connections that ended before they were taken are passed over.
-    pub fn accept(&self, config: &FacesConfig) -> Result<Option<(OwnedFd, FaceUri, FaceUri)>, Errno> {
+    /// If accepting fails; connections that ended before are skipped.
+    pub fn accept(
+        &self,
+        config: &FacesConfig,
+    ) -> Result<Option<(OwnedFd, FaceUri, FaceUri)>, Errno> {
         loop {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let (socket, peer) = match rustix::net::acceptfrom_with(&self.socket, flags) {
@@ -143,11 +158,14 @@ impl Listener {
                     .ok_or(Errno::NOTCONN)
                     .and_then(SocketAddr::try_from)
                     .and_then(|peer| {
-                        Ok((canonical(peer), SocketAddr::try_from(rustix::net::getsockname(&socket)?)?))
+                        Ok((
+                            canonical_address(peer),
+                            SocketAddr::try_from(rustix::net::getsockname(&socket)?)?,
+                        ))
                     })
                     .and_then(|(peer, local)| {
                         sockopt::set_tcp_nodelay(&socket, true)?;
-                        let local = canonical(local);
+                        let local = canonical_address(local);
                         Ok(match self.uri {
                             FaceUri::Ws(_) => (FaceUri::WsClient(peer), FaceUri::Ws(local)),
                             _ => (FaceUri::Tcp(peer), FaceUri::Tcp(local)),
@@ -155,7 +173,7 @@ impl Listener {
                     }),
                 local => tune_unix(&socket, config).map(|()| (fd_uri(&socket), local.clone())),
             };
-            // A connection that was reset already has no peer: on to the next.
+            // A connection that was reset has no peer: try the next.
             if let Ok((uri, local)) = described {
                 return Ok(Some((socket, uri, local)));
             }
@@ -166,16 +184,16 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // Nobody could connect there any more; if it is gone already, all the better.
+            // No client could connect there any more; an error means it is gone already.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// Removes a socket that nobody listens on; refuses to remove anything else.
-fn make_way(path: &Path, kind: SocketType) -> Result<(), FaceError> {
-    let Ok(there) = fs::symlink_metadata(path) else { return Ok(()) };
-    if !there.file_type().is_socket() {
+/// Removes a socket file that no program listens on; refuses to remove anything else.
+fn remove_unused_socket(path: &Path, kind: SocketType) -> Result<(), FaceError> {
+    let Ok(existing) = fs::symlink_metadata(path) else { return Ok(()) };
+    if !existing.file_type().is_socket() {
         return Err(FaceError::NotASocket(path.into()));
     }
     let fail = || FaceError::system("listen on", path.display());
@@ -186,7 +204,8 @@ fn make_way(path: &Path, kind: SocketType) -> Result<(), FaceError> {
             fs::remove_file(path).map_err(|e| fail()(Errno::from_io_error(&e).unwrap_or(Errno::IO)))
         }
         Err(Errno::NOENT) => Ok(()),
-        // Connected, or its backlog is full, or it is of another kind: either way somebody is there. Without permission to connect one can't know.
+        // Connected, or its backlog is full, or it is of another kind: a program listens there.
+        // Without permission to connect it is unknown.
         Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS | Errno::PROTOTYPE) => {
             Err(FaceError::SocketInUse(path.into()))
         }
@@ -194,10 +213,11 @@ fn make_way(path: &Path, kind: SocketType) -> Result<(), FaceError> {
     }
 }
 
-/// Connects a stream without waiting: the stream, which may be connected already, and this end's URI.
+/// Connects a stream without blocking. Returns the stream, which may be connected already, and the
+/// local URI.
 ///
 /// # Errors
-/// What the system says.
+/// If the connection can't be started.
 pub fn connect(
     uri: &FaceUri,
     local: Option<SocketAddr>,
@@ -210,14 +230,16 @@ pub fn connect(
                 tune_unix(&socket, config)?;
                 rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
                 let local = fd_uri(&socket);
-                Ok((Stream::to(uri, socket, true), local))
+                Ok((Stream::connecting(uri, socket, true), local))
             }
             FaceUri::Shm(path) => {
                 let socket = new_socket(AddressFamily::UNIX, kind_of(uri))?;
                 rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-                let (local, shared) =
-                    (fd_uri(&socket), Shared::offer(socket.as_fd(), config.shared_ring_len)?);
-                Ok((Stream::beside(socket, shared), local))
+                let (local, shared) = (
+                    fd_uri(&socket),
+                    SharedMemoryLink::offer(socket.as_fd(), config.shared_ring_len)?,
+                );
+                Ok((Stream::over_shared_memory(socket, shared), local))
             }
             FaceUri::Tcp(address) | FaceUri::Ws(address) => {
                 let socket = stream_socket(family(address))?;
@@ -232,7 +254,7 @@ pub fn connect(
                     Err(errno) => return Err(errno),
                 };
                 let local = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
-                Ok((Stream::to(uri, socket, connected), near_end(uri, local)))
+                Ok((Stream::connecting(uri, socket, connected), local_uri_of(uri, local)))
             }
             _ => Err(Errno::OPNOTSUPP),
         }
@@ -240,19 +262,19 @@ pub fn connect(
     make().map_err(FaceError::system("connect to", uri))
 }
 
-/// This end of a connection to a peer.
-pub fn near_end(peer: &FaceUri, local: SocketAddr) -> FaceUri {
+/// Returns the local URI of a connection to a peer.
+pub fn local_uri_of(peer: &FaceUri, local: SocketAddr) -> FaceUri {
     match peer {
         FaceUri::Ws(_) => FaceUri::WsClient(local),
         _ => FaceUri::Tcp(local),
     }
 }
 
-/// The two ends of a stream that is connected already.
+/// Returns remote and local URI of a connected stream.
 ///
 /// # Errors
-/// What the system says.
-pub fn ends_of(socket: &OwnedFd, config: &FacesConfig) -> Result<(FaceUri, FaceUri), FaceError> {
+/// If the socket is not connected or of another kind.
+pub fn uris_of(socket: &OwnedFd, config: &FacesConfig) -> Result<(FaceUri, FaceUri), FaceError> {
     let make = || -> Result<(FaceUri, FaceUri), Errno> {
         rustix::io::ioctl_fionbio(socket, true)?;
         if sockopt::socket_domain(socket)? == AddressFamily::UNIX {
@@ -262,7 +284,7 @@ pub fn ends_of(socket: &OwnedFd, config: &FacesConfig) -> Result<(FaceUri, FaceU
         let peer = SocketAddr::try_from(rustix::net::getpeername(socket)?.ok_or(Errno::NOTCONN)?)?;
         let local = SocketAddr::try_from(rustix::net::getsockname(socket)?)?;
         tune_tcp(socket, config)?;
-        Ok((FaceUri::Tcp(canonical(peer)), FaceUri::Tcp(canonical(local))))
+        Ok((FaceUri::Tcp(canonical_address(peer)), FaceUri::Tcp(canonical_address(local))))
     };
     make().map_err(FaceError::system("adopt", "a connected socket"))
 }
@@ -279,7 +301,8 @@ fn new_socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd, Errno>
     rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
 }
 
-/// Beside shared memory the socket has messages; being of another kind, it is not taken for a unix face by mistake.
+/// Returns the socket type. Shared memory uses messages, so its socket is never mistaken for a unix
+/// face's.
 const fn kind_of(uri: &FaceUri) -> SocketType {
     match uri {
         FaceUri::Shm(_) => SocketType::SEQPACKET,
@@ -288,18 +311,20 @@ const fn kind_of(uri: &FaceUri) -> SocketType {
 }
 
 fn tune_unix(socket: &OwnedFd, config: &FacesConfig) -> Result<(), Errno> {
-    // The sender's buffer is all there is on a unix stream: the larger, the more packets a call.
+    // A unix stream buffers only at the sender: the larger, the more packets per call.
     sockopt::set_socket_send_buffer_size(socket, config.stream_send_buffer)
 }
 
 fn tune_tcp(socket: &OwnedFd, config: &FacesConfig) -> Result<(), Errno> {
-    // Writes are gathered here; the kernel need not wait for more.
+    // Writes are gathered already; the kernel should not delay them.
     sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_socket_send_buffer_size(socket, config.stream_send_buffer)?;
-    config.tcp_receive_buffer.map_or(Ok(()), |bytes| sockopt::set_socket_recv_buffer_size(socket, bytes))
+    config
+        .tcp_receive_buffer
+        .map_or(Ok(()), |bytes| sockopt::set_socket_recv_buffer_size(socket, bytes))
 }
 
-/// How an accepted or adopted Unix socket is named.
+/// Returns the URI of an accepted or adopted unix socket.
 pub fn fd_uri(socket: &OwnedFd) -> FaceUri {
     use std::os::fd::AsRawFd;
     FaceUri::Fd(socket.as_raw_fd().unsigned_abs())

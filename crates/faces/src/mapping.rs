@@ -1,7 +1,7 @@
-//! Anonymous memory from the system, which goes back to the system when it is dropped.
+//! Anonymous memory from the kernel, returned to it when dropped.
 //!
-//! The allocator keeps freed blocks of this size between others that are in use: after thousands of send queues have drained,
-//! the process would stay as large as it was.
+//! The allocator keeps freed blocks of this size between others that are in use: after thousands of
+//! send queues have drained, the process would keep its size.
 
 #![allow(unsafe_code)]
 
@@ -11,7 +11,7 @@ use core::slice;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// Bytes that are zero at first. A page takes memory from the moment it is first written to.
+/// Bytes that are zero at first. A page takes memory from its first write on.
 #[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u8>,
@@ -22,10 +22,10 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps so many bytes.
+    /// Maps `len` bytes.
     ///
     /// # Errors
-    /// When the system has no memory or no more mappings for this process.
+    /// If the system has no memory, or this process has too many mappings.
     pub fn new(len: usize) -> Result<Self, Errno> {
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses the place, so nothing that exists is touched.
@@ -38,7 +38,8 @@ impl Deref for Mapping {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: mapped and initialised (with zeros) for `len` bytes as long as `self` is, and borrowed with it.
+        // SAFETY: mapped and initialised (with zeros) for `len` bytes as long as `self` is, and
+        // borrowed with it.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mapping_is_zero_and_holds_what_is_written() {
+    fn mapping_is_zero_and_keeps_written_bytes() {
         let mut mapping = Mapping::new(64 << 10).unwrap();
         assert!(mapping.len() == 64 << 10 && mapping.iter().all(|byte| *byte == 0));
         mapping[65_535] = 7;

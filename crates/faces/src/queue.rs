@@ -1,28 +1,35 @@
-//! Bytes that wait for a socket: a first-in first-out queue that takes memory only while there is something in it.
+//! Send queue: bytes that wait for a socket, first in, first out. It takes memory only while it is
+//! not empty.
 //!
-//! They are kept in blocks, so that nothing is moved when more are added or the oldest are sent: a full socket leaves
-//! megabytes here. The first block is small and comes from the allocator. The others come from the system and return to it
-//! (see `mapping.rs`), but for a few that each thread keeps for its queues: a queue that fills and drains many times a second
-//! would otherwise fault in the same pages again and again.
+//! ```text
+//!  blocks: [4 KiB, heap] [64 KiB, mmap] [64 KiB, mmap] …     one push is always in one block
+//! ```
+//!
+//! Bytes are stored in blocks, so that nothing is moved when more are added or the oldest are sent:
+//! a full socket leaves megabytes here. The first block is small and comes from the allocator. The
+//! others come from the kernel and return to it (see `mapping.rs`), except for a few that each
+//! thread keeps for all its queues: a queue that fills and drains many times a second would
+//! otherwise fault in the same pages again and again.
 
 use crate::mapping::Mapping;
+use nw_link::websocket::SendQueue;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-/// Memory up to this is kept by an empty queue. Little, as there may be thousands of them.
-const KEPT: usize = 4 << 10;
+/// Bytes that an empty queue keeps at most: there may be thousands of queues.
+const KEPT_MAX: usize = 4 << 10;
 /// Bytes of each other block.
 const BLOCK_LEN: usize = 64 << 10;
-/// Blocks of that size that a thread keeps for all its queues: 4 MiB.
-const SPARE_MAX: usize = 64;
-/// Places for blocks that an empty queue keeps.
+/// Empty blocks that a thread keeps for all its queues: 4 MiB.
+const FREE_BLOCKS_MAX: usize = 64;
+/// Capacity for blocks that an empty queue keeps.
 const BLOCKS_KEPT: usize = 8;
-/// Bytes of the smallest page: blocks are counted in pages that were written to.
+/// Bytes of the smallest page: a block counts as the pages that were written.
 const PAGE_LEN: usize = 4 << 10;
 
 thread_local! {
     /// Empty blocks of [`BLOCK_LEN`].
-    static SPARE: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
+    static FREE_BLOCKS: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Memory of a block.
@@ -32,14 +39,14 @@ enum Memory {
     System(Mapping),
 }
 
-/// Memory that is filled from its beginning.
+/// Memory that is filled from its start.
 #[derive(Debug)]
 struct Block {
     memory: Memory,
     len: usize,
-    /// Bytes that were ever written to.
+    /// Highest number of bytes ever written.
     written: usize,
-    /// How often something was pushed.
+    /// Number of pushes into it.
     pushes: usize,
     /// Bytes of the first push.
     first_len: usize,
@@ -48,8 +55,9 @@ struct Block {
 impl Block {
     /// Returns an empty block for at least `len` bytes.
     fn take(len: usize) -> Self {
-        let spare = if len == BLOCK_LEN { SPARE.with_borrow_mut(Vec::pop) } else { None };
-        spare.unwrap_or_else(|| Block {
+        let free_blocks =
+            if len == BLOCK_LEN { FREE_BLOCKS.with_borrow_mut(Vec::pop) } else { None };
+        free_blocks.unwrap_or_else(|| Block {
             memory: Memory::new(len),
             len: 0,
             written: 0,
@@ -60,10 +68,10 @@ impl Block {
 
     /// Keeps the block for other queues of this thread, or frees it.
     fn recycle(mut self) {
-        SPARE.with_borrow_mut(|spare| {
-            if self.capacity() == BLOCK_LEN && spare.len() < SPARE_MAX {
+        FREE_BLOCKS.with_borrow_mut(|free_blocks| {
+            if self.capacity() == BLOCK_LEN && free_blocks.len() < FREE_BLOCKS_MAX {
                 self.clear();
-                spare.push(self);
+                free_blocks.push(self);
             }
         });
     }
@@ -104,7 +112,7 @@ impl Block {
         self.written = self.written.max(self.len);
     }
 
-    /// Bytes of memory behind it.
+    /// Returns the bytes of memory that it takes.
     fn memory_bytes(&self) -> usize {
         match &self.memory {
             Memory::Heap(bytes) => bytes.len(),
@@ -116,53 +124,53 @@ impl Block {
 impl Memory {
     fn new(len: usize) -> Self {
         let heap = |len| Memory::Heap(vec![0; len].into_boxed_slice());
-        if len <= KEPT {
+        if len <= KEPT_MAX {
             return heap(len);
         }
-        // Without mappings left for this process the allocator may still have memory.
+        // If this process has no mappings left, the allocator may still have memory.
         Mapping::new(len.next_multiple_of(PAGE_LEN)).map_or_else(|_| heap(len), Memory::System)
     }
 }
 
-/// A queue of bytes. Its owner bounds it, as only the owner knows where packets end.
+/// A queue of bytes. Its user bounds it, as only the user knows where packets end.
 #[derive(Debug, Default)]
 pub struct ByteQueue {
-    /// Oldest first; each holds something, but for one that an empty queue keeps.
+    /// Oldest first; none is empty, except one that an empty queue keeps.
     blocks: VecDeque<Block>,
-    /// Bytes of the first block that were consumed already.
+    /// Bytes of the first block that were consumed.
     head: usize,
     len: usize,
     memory_bytes: usize,
 }
 
 impl ByteQueue {
-    /// Bytes in it.
+    /// Returns the bytes queued.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes of memory that it takes while something is in it.
+    /// Returns the bytes of memory that it takes; 0 if empty.
     pub const fn memory_bytes(&self) -> usize {
         if self.len == 0 { 0 } else { self.memory_bytes }
     }
 
-    /// True when nothing waits.
+    /// Returns whether it is empty.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What waits, oldest first. Octets that were pushed at once stand in one of these.
+    /// Returns the queued bytes, oldest first. Bytes pushed at once are in one slice.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let head = |at| if at == 0 { self.head } else { 0 };
         self.blocks.iter().enumerate().map(move |(at, block)| &block.bytes()[head(at)..])
     }
 
-    /// The oldest octets; at least those that were pushed at once.
+    /// Returns the oldest bytes: at least those of the first push.
     pub fn front(&self) -> &[u8] {
         self.slices().next().unwrap_or_default()
     }
 
-    /// Adds octets at the end, which stay together.
+    /// Appends bytes, which stay contiguous.
     pub fn push(&mut self, parts: &[&[u8]]) {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         if len == 0 {
@@ -173,8 +181,9 @@ impl ByteQueue {
                 self.blocks.clear();
                 self.memory_bytes = 0;
             }
-            let usual = if self.blocks.is_empty() && len <= KEPT { KEPT } else { BLOCK_LEN };
-            let block = Block::take(len.max(usual));
+            let block_len =
+                if self.blocks.is_empty() && len <= KEPT_MAX { KEPT_MAX } else { BLOCK_LEN };
+            let block = Block::take(len.max(block_len));
             self.memory_bytes += block.memory_bytes();
             self.blocks.push_back(block);
         }
@@ -186,8 +195,9 @@ impl ByteQueue {
         self.len += len;
     }
 
-    /// Drops the newest of what waits, but for what was pushed together with bytes that were consumed. `len_of` returns the length of
-    /// what was pushed first of the bytes given; without it the first block stays as it is. Returns how many pushes were dropped.
+    /// Drops all pushes except those that were consumed in part or are contiguous with consumed
+    /// bytes. `len_of` returns the length of the first push in the given bytes; without it the
+    /// first block stays unchanged. Returns how many pushes were dropped.
     pub fn drop_newest(&mut self, mut len_of: impl FnMut(&[u8]) -> Option<usize>) -> usize {
         let mut dropped = 0;
         while self.blocks.len() > 1
@@ -198,7 +208,9 @@ impl ByteQueue {
             self.memory_bytes -= last.memory_bytes();
             last.recycle();
         }
-        let Some(first) = self.blocks.front_mut().filter(|first| first.len > 0) else { return dropped };
+        let Some(first) = self.blocks.front_mut().filter(|first| first.len > 0) else {
+            return dropped;
+        };
         let (mut end, mut kept) = (first.first_len, 1);
         while end < self.head {
             let Some(len) = len_of(&first.bytes()[end..]) else { return dropped };
@@ -213,14 +225,14 @@ impl ByteQueue {
         dropped
     }
 
-    /// Takes octets off the front.
+    /// Removes bytes from the front.
     pub fn consume(&mut self, len: usize) {
         assert!(len <= self.len, "only what waits can be consumed");
         self.len -= len;
         self.head += len;
         while let Some(mut first) = self.blocks.pop_front_if(|first| self.head >= first.len) {
             self.head -= first.len;
-            if self.blocks.is_empty() && first.capacity() <= KEPT {
+            if self.blocks.is_empty() && first.capacity() <= KEPT_MAX {
                 first.clear();
                 self.blocks.push_front(first);
                 return;
@@ -234,6 +246,16 @@ impl ByteQueue {
     }
 }
 
+impl SendQueue for ByteQueue {
+    fn queued_len(&self) -> usize {
+        self.len
+    }
+
+    fn push_frame(&mut self, parts: &[&[u8]]) {
+        self.push(parts);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,7 +263,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_a_deque(
+        fn queue_equals_deque(
             steps in proptest::collection::vec((0usize..300, 0usize..9000, 0usize..20_000), 0..200),
         ) {
             let (mut queue, mut model) = (ByteQueue::default(), VecDeque::new());
@@ -266,37 +288,37 @@ mod tests {
     }
 
     #[test]
-    fn empty_holds_little() {
+    fn empty_queue_holds_little_memory() {
         let mut queue = ByteQueue::default();
         for _ in 0..3 {
             for len in [1 << 20, 10, 3000] {
                 queue.push(&[&vec![1; len]]);
             }
             queue.consume((1 << 20) + 3010);
-            assert!(queue.blocks.iter().map(Block::capacity).sum::<usize>() <= KEPT);
+            assert!(queue.blocks.iter().map(Block::capacity).sum::<usize>() <= KEPT_MAX);
             assert!(queue.memory_bytes() == 0 && queue.blocks.capacity() <= BLOCKS_KEPT);
         }
     }
 
     #[test]
-    fn large_blocks_are_kept_for_others_but_not_all() {
+    fn free_blocks_are_kept_up_to_a_bound() {
         let fill = |queue: &mut ByteQueue| (0..100 * 8).for_each(|_| queue.push(&[&[1; 8000]]));
-        let spare = || SPARE.with_borrow(Vec::len);
+        let free_blocks = || FREE_BLOCKS.with_borrow(Vec::len);
         let mut queues = [ByteQueue::default(), ByteQueue::default()];
         for queue in &mut queues {
             fill(queue);
             queue.consume(queue.len());
-            assert_eq!(spare(), SPARE_MAX);
+            assert_eq!(free_blocks(), FREE_BLOCKS_MAX);
         }
         let [first, second] = &mut queues;
         fill(first);
-        assert_eq!(spare(), 0);
+        assert_eq!(free_blocks(), 0);
         second.push(&[&[2; BLOCK_LEN]]);
-        assert!(second.front().iter().all(|octet| *octet == 2) && second.len() == BLOCK_LEN);
+        assert!(second.front().iter().all(|byte| *byte == 2) && second.len() == BLOCK_LEN);
     }
 
     #[test]
-    fn many_wait_in_few_blocks() {
+    fn many_pushes_share_blocks() {
         let mut queue = ByteQueue::default();
         (0..1000).for_each(|_| queue.push(&[&[1; 100], &[2; 8400]]));
         assert!(queue.slices().count() < 160, "seven in each but the first");
@@ -304,7 +326,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn dropping_the_newest_leaves_whole_records(
+        fn drop_newest_leaves_whole_records(
             lens in proptest::collection::vec(1usize..9000, 1..60),
             consumed in 0usize..400_000,
         ) {

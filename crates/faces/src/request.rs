@@ -1,23 +1,29 @@
-//! What can be said of a face that is wanted before any socket is opened.
+//! Checks of a requested face that need no socket.
 
 use crate::config::{FaceOptions, MTU_MIN};
 use crate::error::FaceError;
-use crate::status::{FaceFlags, Persistency};
-use crate::uri::{FaceUri, Family, Transport, UNIX_PATH_LEN_MAX};
+use nw_link::uri::{FaceUri, Family, Transport, UNIX_PATH_LEN_MAX};
+use nw_link::{FaceFlags, LinkError, Persistency};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 
-/// Checks a face as [`Faces::connect`](crate::Faces::connect) would, as far as that depends on what is asked for and not on this machine: its
-/// interfaces, addresses, rights and faces. A host name counts as an address that fits.
+/// Checks a request as [`Faces::connect`](crate::Faces::connect) does, as far as it does not depend
+/// on this machine: its interfaces, addresses, rights and faces. A host name counts as a matching
+/// address.
 ///
 /// # Errors
-/// What `connect` would answer, sooner or later.
-pub fn check(uri: &FaceUri, local: Option<&FaceUri>, options: &FaceOptions) -> Result<(), FaceError> {
+/// The error that `connect` would return.
+pub fn check(
+    uri: &FaceUri,
+    local: Option<&FaceUri>,
+    options: &FaceOptions,
+) -> Result<(), FaceError> {
     if options.persistency == Some(Persistency::OnDemand) {
         return Err(FaceError::Persistency(Persistency::OnDemand.as_str()));
     }
     let scheme = || FaceError::Scheme(uri.clone());
-    let unreachable = |a: &SocketAddr| a.port() == 0 || a.ip().is_unspecified() || a.ip().is_multicast();
+    let unreachable =
+        |a: &SocketAddr| a.port() == 0 || a.ip().is_unspecified() || a.ip().is_multicast();
     match uri {
         FaceUri::Udp(group) if group.ip().is_multicast() && group.port() != 0 => {
             check_group(uri, *group, local)?;
@@ -46,16 +52,16 @@ pub fn check(uri: &FaceUri, local: Option<&FaceUri>, options: &FaceOptions) -> R
     if let Some(mtu) = options.mtu
         && (is_stream(uri) || mtu < MTU_MIN)
     {
-        return Err(FaceError::Mtu(mtu));
+        return Err(FaceError::Link(LinkError::Mtu(mtu)));
     }
-    let reliable =
-        options.flags.contains(FaceFlags::RELIABILITY) && options.flags_mask.contains(FaceFlags::RELIABILITY);
+    let reliable = options.flags.contains(FaceFlags::RELIABILITY)
+        && options.flags_mask.contains(FaceFlags::RELIABILITY);
     let shared = match uri {
         FaceUri::Udp(peer) => peer.ip().is_multicast(),
         FaceUri::Ether(mac) => mac.0[0] & 1 == 1,
         _ => false,
     };
-    if reliable && shared { Err(FaceError::ReliabilityShared) } else { Ok(()) }
+    if reliable && shared { Err(FaceError::Link(LinkError::ReliabilityShared)) } else { Ok(()) }
 }
 
 fn is_broadcast(peer: SocketAddr) -> bool {
@@ -88,12 +94,12 @@ fn check_group(uri: &FaceUri, group: SocketAddr, local: Option<&FaceUri>) -> Res
     }
 }
 
-/// The near end has to be of the far end's kind.
+/// Checks that the local URI has the kind of the remote one.
 fn check_local(uri: &FaceUri, local: Option<&FaceUri>) -> Result<(), FaceError> {
     let Some(local) = local else { return Ok(()) };
     let fits = match (uri, local) {
         (FaceUri::Host { transport, family, .. }, _) => {
-            let (its, address) = match local {
+            let (local_transport, address) = match local {
                 FaceUri::Udp(address) => (Transport::Udp, address),
                 FaceUri::Tcp(address) => (Transport::Tcp, address),
                 FaceUri::Ws(address) => (Transport::WebSocket, address),
@@ -104,7 +110,7 @@ fn check_local(uri: &FaceUri, local: Option<&FaceUri>) -> Result<(), FaceError> 
                 Family::V4 => address.is_ipv4(),
                 Family::V6 => address.is_ipv6(),
             };
-            its == *transport && family
+            local_transport == *transport && family
         }
         _ => local.scheme() == uri.scheme() && local.is_canonical(),
     };
@@ -116,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faces_that_can_never_be_are_known_without_a_socket() {
+    fn impossible_face_is_refused_without_socket() {
         let with = |uri: &str, local: &str, options: &FaceOptions| {
             let local = (!local.is_empty()).then(|| local.parse::<FaceUri>().unwrap());
             check(&uri.parse::<FaceUri>().unwrap(), local.as_ref(), options)
@@ -161,7 +167,10 @@ mod tests {
         let mtu = FaceOptions { mtu: Some(1400), ..FaceOptions::default() };
         assert!(with("udp4://192.0.2.1", "", &mtu).is_ok());
         for stream in ["tcp4://192.0.2.1", "tcp://router.example", "unix:///x", "ws://192.0.2.1"] {
-            assert!(matches!(with(stream, "", &mtu), Err(FaceError::Mtu(1400))), "{stream}");
+            assert!(
+                matches!(with(stream, "", &mtu), Err(FaceError::Link(LinkError::Mtu(1400)))),
+                "{stream}"
+            );
         }
         let reliable = FaceOptions {
             flags: FaceFlags::RELIABILITY,
@@ -169,10 +178,17 @@ mod tests {
             ..FaceOptions::default()
         };
         assert!(with("udp4://192.0.2.1", "", &reliable).is_ok());
-        for (group, local) in
-            [("udp4://224.0.23.170:56363", "dev://eth0"), ("ether://[01:00:5e:00:17:aa]", "dev://eth0")]
-        {
-            assert!(matches!(with(group, local, &reliable), Err(FaceError::ReliabilityShared)), "{group}");
+        for (group, local) in [
+            ("udp4://224.0.23.170:56363", "dev://eth0"),
+            ("ether://[01:00:5e:00:17:aa]", "dev://eth0"),
+        ] {
+            assert!(
+                matches!(
+                    with(group, local, &reliable),
+                    Err(FaceError::Link(LinkError::ReliabilityShared))
+                ),
+                "{group}"
+            );
         }
     }
 }

@@ -1,18 +1,22 @@
-//! The common bound of all send queues.
+//! The common budget of all send queues.
 //!
-//! Each face may queue up to a quarter of what is free (dynamic thresholds: Choudhury and Hahne, 1998), and never more than its own
-//! bound. The fuller the queues together, the lower that limit: the face with the most queued bytes is refused first, and one that
-//! has little queued still has room. An eighth is reserved for local faces.
+//! Each face may queue up to a quarter of what is free (dynamic thresholds: Choudhury and Hahne,
+//! 1998), and never more than its own limit. The fuller the queues together, the lower that limit:
+//! the face with the most queued bytes is refused first, and one with few can still queue. An
+//! eighth is reserved for local faces.
 //!
-//! The kernel's send buffers of accepted connections have a bound as large as half of that: each gets a sixteenth of what is left of it.
+//! The kernel's send buffers of accepted connections have a budget of half of that: each gets a
+//! sixteenth of what is left of it.
+//!
+//! Invariant: `bytes` is the sum of what all queues were last charged.
 
-/// A face may queue free memory divided by this.
-const FREE_PARTS: usize = 4;
-/// The part of the bound that only local faces may use.
-const RESERVE_PARTS: usize = 8;
-/// An accepted connection gets what is left for kernel buffers divided by this.
-const KERNEL_PARTS: usize = 16;
-/// Bytes of the kernel's send buffer that every connection may have.
+/// A face may queue the free bytes divided by this.
+const FREE_DIVISOR: usize = 4;
+/// The budget divided by this is reserved for local faces.
+const RESERVE_DIVISOR: usize = 8;
+/// An accepted connection gets the free bytes of kernel buffers divided by this.
+const KERNEL_DIVISOR: usize = 16;
+/// Bytes of the kernel's send buffer that every connection gets.
 const KERNEL_BUFFER_MIN: usize = 16 << 10;
 
 /// Memory of all send queues of a shard.
@@ -25,38 +29,39 @@ pub struct SendBudget {
 }
 
 impl SendBudget {
-    /// Nothing queued yet.
+    /// Creates a budget with nothing charged.
     pub const fn new(bytes_max: usize) -> Self {
         SendBudget { bytes_max, bytes: 0, kernel_bytes: 0 }
     }
 
-    /// Bytes of memory in all queues.
+    /// Returns the bytes charged for all queues.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many bytes one face may queue now, of the `queue_max` that it may queue when memory is plenty.
+    /// Returns how many bytes one face may queue now; at most its own limit `queue_max`.
     pub fn limit(&self, local: bool, queue_max: usize) -> usize {
-        let reserve = if local { 0 } else { self.bytes_max / RESERVE_PARTS };
+        let reserve = if local { 0 } else { self.bytes_max / RESERVE_DIVISOR };
         let free = (self.bytes_max - reserve).saturating_sub(self.bytes);
-        queue_max.min(free / FREE_PARTS)
+        queue_max.min(free / FREE_DIVISOR)
     }
 
-    /// Replaces what a queue was charged with by what it holds now.
+    /// Replaces what a queue was charged by the bytes that it holds now.
     pub const fn recharge(&mut self, charged: &mut usize, held: usize) {
         self.bytes = self.bytes - *charged + held;
         *charged = held;
     }
 
-    /// Grants an accepted connection a send buffer of the kernel; how many bytes, at most `wanted`.
+    /// Grants a kernel send buffer to an accepted connection. Returns its bytes, at most `wanted`.
     pub fn grant_kernel_buffer(&mut self, wanted: usize) -> usize {
-        let left = (self.bytes_max / 2).saturating_sub(self.kernel_bytes);
-        let granted = wanted.min((left / KERNEL_PARTS).max(KERNEL_BUFFER_MIN));
+        let free = (self.bytes_max / 2).saturating_sub(self.kernel_bytes);
+        let granted = wanted.min((free / KERNEL_DIVISOR).max(KERNEL_BUFFER_MIN));
         self.kernel_bytes += granted;
         granted
     }
 
-    /// Takes back what [`grant_kernel_buffer`](Self::grant_kernel_buffer) gave.
+    /// Returns a buffer granted by [`grant_kernel_buffer`](Self::grant_kernel_buffer) to the
+    /// budget.
     pub const fn return_kernel_buffer(&mut self, granted: usize) {
         self.kernel_bytes -= granted;
     }
@@ -70,7 +75,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     #[test]
-    fn limit_with_free_memory_is_the_face_s_own() {
+    fn limit_with_free_memory_equals_own_limit() {
         let budget = SendBudget::new(256 * MIB);
         assert_eq!(budget.limit(false, MIB), MIB);
         assert_eq!(budget.limit(true, 1024 * MIB), 64 * MIB);

@@ -1,19 +1,20 @@
-//! Faces by id: slots that are used again, each time with another generation, so that a stale id finds nothing.
+//! Faces by id, in slots that are reused with another generation, so that a stale id finds nothing.
 
 use nw_element_api::FaceId;
 use std::collections::VecDeque;
 
-/// Generations a slot goes through before the first comes back: 32 bits of a face id less the slot's 20.
+/// Generations of a slot before the first returns: 32 bits of a face id minus the slot's 20.
 const GENERATIONS: u32 = 1 << 12;
 
-/// Ended slots rest until there are so many, so that on a router with few faces ids stay small numbers in a row, each used once.
-const RESTING_MAX: usize = 1024;
+/// Freed slots are reused only when there are this many, so that ids on a router with few faces
+/// stay small, consecutive and used once.
+const FREE_SLOTS_MIN: usize = 1024;
 
-/// Things by face id. Reserved ids have their slots too.
+/// Values by face id. Reserved ids have slots too.
 #[derive(Debug)]
 pub struct FaceSlab<T> {
     slots: Vec<Slot<T>>,
-    /// Slots of ended faces, the one free for longest first.
+    /// Free slots, in the order of their release.
     free: VecDeque<u32>,
     len: usize,
 }
@@ -25,25 +26,26 @@ struct Slot<T> {
 }
 
 impl<T> FaceSlab<T> {
-    /// Without faces.
+    /// Returns an empty slab.
     pub fn new() -> Self {
         let slots = (0..FaceId::FIRST).map(|_| Slot { generation: 0, face: None }).collect();
         FaceSlab { slots, free: VecDeque::new(), len: 0 }
     }
 
-    /// Faces there are, reserved ones aside.
+    /// Returns the number of faces without the reserved ones.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Adds a face; `None` when there is no id left.
+    /// Adds a face, made for its id. `None` if there is no id left.
     pub fn insert(&mut self, make: impl FnOnce(FaceId) -> T) -> Option<FaceId> {
-        let slot = if self.free.len() < RESTING_MAX && self.slots.len() < FaceId::SLOTS_MAX as usize {
-            self.slots.push(Slot { generation: 0, face: None });
-            (self.slots.len() - 1) as u32
-        } else {
-            self.free.pop_front()?
-        };
+        let slot =
+            if self.free.len() < FREE_SLOTS_MIN && self.slots.len() < FaceId::SLOTS_MAX as usize {
+                self.slots.push(Slot { generation: 0, face: None });
+                (self.slots.len() - 1) as u32
+            } else {
+                self.free.pop_front()?
+            };
         let entry = &mut self.slots[slot as usize];
         let id = FaceId::from_slot(slot, entry.generation);
         entry.face = Some(Box::new(make(id)));
@@ -51,14 +53,15 @@ impl<T> FaceSlab<T> {
         Some(id)
     }
 
-    /// Puts a face under a reserved id, in place of what was there.
+    /// Sets the face of a reserved id.
     pub fn set_reserved(&mut self, id: FaceId, face: T) {
         assert!(id.number() < u64::from(FaceId::FIRST), "reserved ids only");
         self.slots[id.slot()].face = Some(Box::new(face));
     }
 
-    /// Puts a face under an id that another slab gave, in place of what was there. A slab that this was done to gives no ids of its own.
-    pub fn place(&mut self, id: FaceId, face: T) {
+    /// Sets the face of an id assigned by another slab. A slab used so must not assign ids of its
+    /// own.
+    pub fn insert_at(&mut self, id: FaceId, face: T) {
         let missing = (id.slot() + 1).saturating_sub(self.slots.len());
         self.slots.extend((0..missing).map(|_| Slot { generation: 0, face: None }));
         let slot = &mut self.slots[id.slot()];
@@ -66,21 +69,21 @@ impl<T> FaceSlab<T> {
         *slot = Slot { generation: id.generation(), face: Some(Box::new(face)) };
     }
 
-    /// A face.
+    /// Returns a face.
     #[inline]
     pub fn get(&self, id: FaceId) -> Option<&T> {
         let slot = self.slots.get(id.slot())?;
         if slot.generation == id.generation() { slot.face.as_deref() } else { None }
     }
 
-    /// A face, to be changed.
+    /// Returns a face, for changing it.
     #[inline]
     pub fn get_mut(&mut self, id: FaceId) -> Option<&mut T> {
         let slot = self.slots.get_mut(id.slot())?;
         if slot.generation == id.generation() { slot.face.as_deref_mut() } else { None }
     }
 
-    /// Takes a face out.
+    /// Removes a face.
     pub fn remove(&mut self, id: FaceId) -> Option<Box<T>> {
         self.get(id)?;
         let slot = &mut self.slots[id.slot()];
@@ -93,7 +96,7 @@ impl<T> FaceSlab<T> {
         face
     }
 
-    /// All faces by ascending slot.
+    /// Returns all faces by ascending slot.
     pub fn iter(&self) -> impl Iterator<Item = (FaceId, &T)> {
         self.slots.iter().enumerate().filter_map(|(slot, entry)| {
             let face = entry.face.as_deref()?;
@@ -107,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stale_ids_find_nothing() {
+    fn stale_id_finds_nothing() {
         let mut slab = FaceSlab::new();
         let first = slab.insert(|_| 'a').unwrap();
         assert_eq!(first.number(), 256);
@@ -123,18 +126,20 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_used_again_with_another_generation_until_the_first_comes_round() {
+    fn slot_is_reused_with_next_generation() {
         let mut slab = FaceSlab::new();
-        let rounds = GENERATIONS * RESTING_MAX as u32;
+        let rounds = GENERATIONS * FREE_SLOTS_MIN as u32;
         for turn in 0..rounds + 1 {
             let id = slab.insert(|id| id).unwrap();
-            let expected =
-                FaceId::from_slot(256 + turn % RESTING_MAX as u32, turn / RESTING_MAX as u32 % GENERATIONS);
+            let expected = FaceId::from_slot(
+                256 + turn % FREE_SLOTS_MIN as u32,
+                turn / FREE_SLOTS_MIN as u32 % GENERATIONS,
+            );
             assert_eq!(id, expected);
             assert_eq!(slab.get(id), Some(&id));
             slab.remove(id);
             assert_eq!(slab.get(id), None);
         }
-        assert_eq!(slab.slots.len(), 256 + RESTING_MAX, "as many slots as rest, and no more");
+        assert_eq!(slab.slots.len(), 256 + FREE_SLOTS_MIN, "as many slots as rest, and no more");
     }
 }

@@ -1,57 +1,59 @@
-//! What faces wait for in time: at most one timer of each kind a face, taken out when the face ends, so that many short lives leave nothing behind.
+//! Timers of faces, sockets and listeners: at most one of each kind per owner, removed with it, so
+//! that short-lived faces leave nothing behind.
 
-use nw_element_api::{FaceId, Instant};
+use nw_element_api::{FaceId, Timestamp};
 use std::collections::BTreeSet;
 
-/// What is due.
+/// A timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
-    /// Has the peer of an on-demand or WebSocket face been silent for too long?
+    /// Checks whether the peer of an on-demand or WebSocket face is idle.
     Idle(FaceId),
-    /// The link service: packets in pieces that were not whole in time, acknowledgements, link packets lost.
+    /// Link service: incomplete packets, acknowledgements, lost link packets.
     Link(FaceId),
-    /// A UDP peer has had time for what it got; more of what waits for it goes out.
-    Burst(FaceId),
-    /// A stream face that is not read from: has its send queue made progress?
-    Reading(FaceId),
-    /// A permanent face tries to connect again, or has tried for too long.
+    /// Next burst to a UDP peer.
+    Pacing(FaceId),
+    /// Checks whether the send queue of a paused stream face made progress.
+    ReadPause(FaceId),
+    /// Next connection attempt of a permanent face, or the end of one.
     Reconnect(FaceId),
-    /// A UDP socket for which the system had no room tries again.
+    /// Next attempt to send the queue of a UDP socket.
     Drain(u32),
-    /// A WebSocket connection has had time for its handshake.
+    /// End of the time for a handshake.
     Handshake(u32),
-    /// A listener that ran out of descriptors tries again.
+    /// Next attempt of a listener that ran out of descriptors.
     Accept(u32),
-    /// A queue that was to come free is tried again.
-    Xdp,
-    /// Faces of network interfaces are matched again: a socket could not be opened, or its interface has been gone for long.
+    /// Next attempt to open an AF_XDP queue that was busy.
+    XdpQueue,
+    /// Next reconciliation of interfaces: a socket could not be opened, or an interface has been
+    /// missing for long.
     Interfaces,
 }
 
-/// Timers by due time.
+/// Set of timers, by due time.
 #[derive(Debug, Default)]
 pub struct Timers {
-    set: BTreeSet<(Instant, Timer)>,
+    set: BTreeSet<(Timestamp, Timer)>,
 }
 
 impl Timers {
-    /// Adds one.
-    pub fn set(&mut self, due: Instant, timer: Timer) {
+    /// Sets a timer.
+    pub fn set(&mut self, due: Timestamp, timer: Timer) {
         self.set.insert((due, timer));
     }
 
-    /// Takes one out.
-    pub fn cancel(&mut self, due: Instant, timer: Timer) {
+    /// Cancels a timer set for `due`.
+    pub fn cancel(&mut self, due: Timestamp, timer: Timer) {
         self.set.remove(&(due, timer));
     }
 
-    /// When the first is due.
-    pub fn deadline(&self) -> Option<Instant> {
+    /// Returns when the first timer is due.
+    pub fn deadline(&self) -> Option<Timestamp> {
         self.set.first().map(|(due, _)| *due)
     }
 
-    /// Takes one that is due.
-    pub fn pop(&mut self, now: Instant) -> Option<Timer> {
+    /// Removes and returns a due timer.
+    pub fn pop(&mut self, now: Timestamp) -> Option<Timer> {
         let (due, timer) = *self.set.first()?;
         (due <= now).then(|| {
             self.set.pop_first();

@@ -1,9 +1,10 @@
-//! Send queues together: peers that do not read share a bound, and peers that request faster than they read are slowed down.
+//! Back-pressure: peers that don't read share the budget of send queues, and peers that request
+//! faster than they read are slowed down.
 
 mod common;
 
 use common::{Host, data, interest};
-use nw_element_api::{Cause, Kind, SharedPool};
+use nw_element_api::{DropCause, Kind, SharedPool};
 use nw_faces::{FaceId, FaceOptions, FaceUri, FacesConfig, Persistency};
 use nw_wire::tlv::{Framing, frame};
 use std::io::{Read, Write};
@@ -11,17 +12,17 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant as Clock};
 
-/// Bytes of content in each answer.
+/// Bytes of content in each Data.
 const CONTENT_LEN: usize = 8000;
 
-/// Answers every Interest that came, as a router does from its Content Store.
+/// Answers every received Interest, as a router does from its content store.
 fn answer_all(host: &mut Host, content: &[u8]) -> usize {
     let received = core::mem::take(&mut host.received);
     for (at, (face, kind, _)) in received.iter().enumerate() {
         if *kind == Kind::Interest {
             host.send(*face, Kind::Data, content);
         }
-        // A pool of a test is small.
+        // The pool of this test is small.
         if at % 256 == 255 {
             host.faces.flush(&mut host.pool);
         }
@@ -29,7 +30,7 @@ fn answer_all(host: &mut Host, content: &[u8]) -> usize {
     received.len()
 }
 
-/// A consumer that writes all its Interests at once and reads slowly; how many packets came.
+/// Writes all Interests at once and reads slowly. Returns how many packets arrived.
 fn consume(
     stream: impl Read + Write + Send + 'static,
     clone: impl Read + Send + 'static,
@@ -82,7 +83,7 @@ fn unix_consumer_that_requests_faster_than_it_reads_loses_nothing() {
     let consumer = std::thread::spawn(move || consume(client, clone, 65_600));
     serve_until(&mut host, "65,600 answers", |_| consumer.is_finished());
     assert_eq!(consumer.join().unwrap(), 65_600);
-    assert_eq!(host.faces.drops().total(Cause::FaceQueueFull), 0);
+    assert_eq!(host.faces.drops().total(DropCause::FaceQueueFull), 0);
 }
 
 #[test]
@@ -95,10 +96,10 @@ fn tcp_consumer_that_requests_faster_than_it_reads_loses_nothing() {
     let consumer = std::thread::spawn(move || consume(client, clone, 20_000));
     serve_until(&mut host, "20,000 answers", |_| consumer.is_finished());
     assert_eq!(consumer.join().unwrap(), 20_000);
-    assert_eq!(host.faces.drops().total(Cause::FaceQueueFull), 0);
+    assert_eq!(host.faces.drops().total(DropCause::FaceQueueFull), 0);
 }
 
-/// A router beside `host`, in the same thread: it floods the other with Interests and answers the other's.
+/// Floods the other router with Interests and answers its own, in the same thread.
 fn flood(host: &mut Host, face: FaceId, requests: usize) {
     for at in 0..requests {
         host.send(face, Kind::Interest, &interest(&format!("{at:05}")));
@@ -110,7 +111,8 @@ fn flood(host: &mut Host, face: FaceId, requests: usize) {
 
 fn consumer_face(listener: &mut Host, uri: &FaceUri, config: FacesConfig) -> (Host, FaceId) {
     let mut client = Host::new(config);
-    let options = FaceOptions { persistency: Some(Persistency::Persistent), ..FaceOptions::default() };
+    let options =
+        FaceOptions { persistency: Some(Persistency::Persistent), ..FaceOptions::default() };
     let now = client.now();
     let face = client.faces.connect(now, uri, None, &options).unwrap();
     let end = Clock::now() + Duration::from_secs(10);
@@ -122,7 +124,8 @@ fn consumer_face(listener: &mut Host, uri: &FaceUri, config: FacesConfig) -> (Ho
     (client, face)
 }
 
-/// Sends `count` Interests from a client that reads only now and then; how many Data it got.
+/// Sends `count` Interests from a client that reads only now and then. Returns how many Data
+/// arrived.
 fn slow_client(mut host: Host, uri: &FaceUri, count: usize) -> (Host, usize) {
     let config = FacesConfig { queue_bytes_max: 16 << 20, ..FacesConfig::default() };
     let (mut client, face) = consumer_face(&mut host, uri, config);
@@ -149,7 +152,7 @@ fn websocket_consumer_that_requests_faster_than_it_reads_loses_nothing() {
     let mut host = Host::new(FacesConfig::default());
     let address = host.faces.listen_websocket("127.0.0.1:0".parse().unwrap()).unwrap();
     let (host, got) = slow_client(host, &FaceUri::Ws(address), 10_000);
-    assert_eq!((got, host.faces.drops().total(Cause::FaceQueueFull)), (10_000, 0));
+    assert_eq!((got, host.faces.drops().total(DropCause::FaceQueueFull)), (10_000, 0));
 }
 
 #[test]
@@ -158,10 +161,10 @@ fn shared_memory_consumer_that_requests_faster_than_it_reads_loses_nothing() {
     let path = folder.path().join("shm.sock");
     host.faces.listen_shared_memory(&path, 0o600).unwrap();
     let (host, got) = slow_client(host, &FaceUri::Shm(path), 10_000);
-    assert_eq!((got, host.faces.drops().total(Cause::FaceQueueFull)), (10_000, 0));
+    assert_eq!((got, host.faces.drops().total(DropCause::FaceQueueFull)), (10_000, 0));
 }
 
-/// Two routers that flood each other: neither waits for the other for ever.
+/// Two routers that flood each other: neither waits for the other forever.
 fn both_flood(uri: impl Fn(&mut Host) -> FaceUri) {
     let config = FacesConfig { stream_send_buffer: 32 << 10, ..FacesConfig::default() };
     let mut hosts = [Host::new(config.clone()), Host::new(config.clone())];
@@ -174,7 +177,7 @@ fn both_flood(uri: impl Fn(&mut Host) -> FaceUri) {
     flood(&mut first, other, COUNT);
     flood(&mut second, face, COUNT);
     let (mut got, end) = ([0; 2], Clock::now() + Duration::from_secs(20));
-    let lost = |host: &Host| host.faces.drops().total(Cause::FaceQueueFull) as usize;
+    let lost = |host: &Host| host.faces.drops().total(DropCause::FaceQueueFull) as usize;
     // Every Interest and Data arrives, or is counted as dropped.
     while got[0] + got[1] + lost(&first) + lost(&second) < 2 * COUNT {
         assert!(Clock::now() < end, "no end: {got:?}, {} and {} lost", lost(&first), lost(&second));
@@ -185,7 +188,7 @@ fn both_flood(uri: impl Fn(&mut Host) -> FaceUri) {
         }
     }
     assert!(got[0] > 0 && got[1] > 0, "{got:?}");
-    // The links still work, each way.
+    // The links still work in both directions.
     for _ in 0..2000 {
         first.turn(1);
         second.turn(1);
@@ -206,13 +209,15 @@ fn both_flood(uri: impl Fn(&mut Host) -> FaceUri) {
 }
 
 #[test]
-fn two_routers_that_flood_each_other_do_not_wait_for_ever_over_tcp() {
+fn routers_flooding_each_other_over_tcp_do_not_deadlock() {
     both_flood(|host| FaceUri::Tcp(host.faces.listen_tcp("127.0.0.1:0".parse().unwrap()).unwrap()));
 }
 
 #[test]
-fn two_routers_that_flood_each_other_do_not_wait_for_ever_over_websocket() {
-    both_flood(|host| FaceUri::Ws(host.faces.listen_websocket("127.0.0.1:0".parse().unwrap()).unwrap()));
+fn routers_flooding_each_other_over_websocket_do_not_deadlock() {
+    both_flood(|host| {
+        FaceUri::Ws(host.faces.listen_websocket("127.0.0.1:0".parse().unwrap()).unwrap())
+    });
 }
 
 #[test]
@@ -227,16 +232,19 @@ fn face_whose_peer_never_reads_is_read_again_after_a_while() {
         client.write_all(&requests).map(|()| client)
     });
     serve_until(&mut host, "all Interests", |host| host.faces.totals().in_interests == 20_000);
-    assert!(host.faces.drops().total(Cause::FaceQueueFull) > 15_000, "the bound of one face holds");
+    assert!(
+        host.faces.drops().total(DropCause::FaceQueueFull) > 15_000,
+        "the bound of one face holds"
+    );
     assert!(host.faces.send_queue_bytes() < 2 << 20);
-    // A peer that ends while its face rests is noticed at once, and costs no turns.
+    // A peer that closes while its face is paused is noticed at once, and the loop does not spin.
     drop(writer.join().unwrap().unwrap());
     host.until("the end", |host| host.destroyed().len() == 1);
     assert_eq!(host.faces.send_queue_bytes(), 0);
 }
 
 #[test]
-fn readers_that_do_not_read_share_a_bound_and_others_go_on() {
+fn peers_that_do_not_read_share_a_budget_and_others_continue() {
     const READERS: usize = 400;
     let config = FacesConfig { queues_bytes_max: 8 << 20, ..FacesConfig::default() };
     let mut host = Host::new(config);
@@ -257,9 +265,9 @@ fn readers_that_do_not_read_share_a_bound_and_others_go_on() {
         start.elapsed() > Duration::from_secs(2)
     });
     let shortages = host.faces.drops().shortages.count(SharedPool::SendQueues);
-    // A packet that was sent in part is completed, whatever that takes.
+    // A packet that was sent in part is completed.
     assert!(most <= 9 << 20 && shortages > 1000, "{most} bytes, {shortages} shortages");
-    // A newcomer gets its answers, although nothing of the rest has moved.
+    // A new peer gets its Data, although the other queues have not moved.
     let mut newcomer = TcpStream::connect(address).unwrap();
     newcomer.write_all(&interest("newcomer")).unwrap();
     let before = host.faces.totals().in_interests;
@@ -277,7 +285,7 @@ fn readers_that_do_not_read_share_a_bound_and_others_go_on() {
     assert_eq!(host.faces.send_queue_bytes(), 0);
 }
 
-/// Bytes of this process in memory.
+/// Returns the resident bytes of this process.
 fn resident_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
@@ -308,6 +316,6 @@ fn memory_of_send_queues_returns_to_the_system() {
     drop(clients);
     host.until("the ends", |host| host.faces.is_empty());
     let after = resident_bytes();
-    // What each thread keeps, and what other tests use meanwhile.
+    // Allowance for blocks kept by threads, and for other tests.
     assert!(after < full - (full - before) * 3 / 4, "{before} {full} {after}");
 }

@@ -1,4 +1,5 @@
-//! Replays the corpora of the fuzz targets `websocket`, `shared_memory`, `link`, `frame` and `netlink`; see `crates/wire/tests/corpus.rs` for what file names promise.
+//! Replays the corpora of the fuzz targets `websocket`, `shared_memory`, `link`, `frame` and
+//! `netlink`; `crates/wire/tests/corpus.rs` explains the file names.
 
 #[path = "../../../fuzz/src/link_target.rs"]
 mod link_target;
@@ -12,13 +13,13 @@ mod websocket_target;
 use replay::replay;
 
 #[test]
-fn the_websocket_corpus_replays() {
+fn websocket_corpus_replays() {
     let replayed = replay("websocket", websocket_target::websocket);
     assert!(replayed >= 24, "{replayed} seeds");
 }
 
 #[test]
-fn the_shared_memory_corpus_replays() {
+fn shared_memory_corpus_replays() {
     let replayed = replay("shared_memory", shared_memory_target::shared_memory);
     assert!(replayed >= 20, "{replayed} seeds");
 }

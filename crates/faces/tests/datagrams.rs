@@ -3,10 +3,10 @@
 mod common;
 
 use common::{Host, data, interest};
-use nw_element_api::{Cause, DropReason, Kind};
+use nw_element_api::{DropCause, DropReason, Kind};
 use nw_faces::{
-    CloseReason, FaceError, FaceEvent, FaceFlags, FaceId, FaceOptions, FaceUri, FacesConfig, Persistency,
-    Scope,
+    CloseReason, FaceError, FaceEvent, FaceFlags, FaceId, FaceOptions, FaceUri, FacesConfig,
+    Persistency, Scope,
 };
 use nw_wire::{Fault, LpPacket};
 use std::net::{SocketAddr, UdpSocket};
@@ -32,11 +32,11 @@ fn connect(host: &mut Host, to: SocketAddr) -> FaceId {
 }
 
 #[test]
-fn the_first_burst_of_a_new_peer_is_not_lost() {
+fn first_burst_of_new_peer_is_received() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let (mut host, bound) = udp_host(FacesConfig::default(), address);
         let client = socket(bound);
-        // A hundred at once, unless an ordinary user of this machine is not given room for so many.
+        // A hundred at once, or fewer if the limit on buffers of unprivileged users is too small.
         let granted = host.faces.listeners()[0].udp.unwrap().granted;
         let burst = (granted / 20_000).clamp(1, 100);
         for at in 0..100 {
@@ -71,12 +71,12 @@ fn the_first_burst_of_a_new_peer_is_not_lost() {
 }
 
 #[test]
-fn bursts_between_two_routers_both_ways() {
+fn bursts_between_two_routers_arrive_in_both_directions() {
     let config = FacesConfig { burst_bytes_max: usize::MAX, ..FacesConfig::default() };
     let (mut a, _) = udp_host(config, "127.0.0.1:0");
     let (mut b, b_address) = udp_host(FacesConfig::default(), "127.0.0.1:0");
     let face = connect(&mut a, b_address);
-    // Runs of equal length, runs with a shorter end, growing ones, tiny ones.
+    // Runs of equal length, runs with a shorter last datagram, growing ones, tiny ones.
     let lens = |at: usize| [8000, 8000, 8000, 100, 100, 3000, 40, 41, 42, 8000][at % 10];
     for round in 0..20 {
         for at in 0..100 {
@@ -85,7 +85,10 @@ fn bursts_between_two_routers_both_ways() {
         a.turn(0);
         b.until("all", |host| host.received.len() == 100);
         for (at, (_, _, bytes)) in b.received.drain(..).enumerate() {
-            assert!(bytes == data(&format!("{round}/{at}"), lens(at)), "packet {at} of round {round}");
+            assert!(
+                bytes == data(&format!("{round}/{at}"), lens(at)),
+                "packet {at} of round {round}"
+            );
         }
     }
     assert_eq!(b.created().len(), 1);
@@ -97,16 +100,20 @@ fn bursts_between_two_routers_both_ways() {
     b.turn(0);
     a.until("all", |host| host.received.len() == 300);
     assert!(a.received.iter().all(|(id, kind, _)| *id == face && *kind == Kind::Interest));
-    let (out, inn) = (b.faces.status(back).unwrap().counters, a.faces.status(face).unwrap().counters);
+    let (out, inn) =
+        (b.faces.status(back).unwrap().counters, a.faces.status(face).unwrap().counters);
     assert_eq!((out.out_interests, out.out_bytes), (inn.in_interests, inn.in_bytes));
     assert_eq!(
-        (a.faces.drops().iter().map(|(_, n)| n).sum::<u64>(), b.faces.drops().iter().map(|(_, n)| n).sum()),
+        (
+            a.faces.drops().iter().map(|(_, n)| n).sum::<u64>(),
+            b.faces.drops().iter().map(|(_, n)| n).sum()
+        ),
         (0, 0)
     );
 }
 
 #[test]
-fn many_peers_of_one_socket_in_one_turn() {
+fn many_peers_are_served_in_one_iteration() {
     let (mut host, bound) = udp_host(FacesConfig::default(), "127.0.0.1:0");
     let clients: Vec<_> = (0..150).map(|_| socket(bound)).collect();
     for (at, client) in clients.iter().enumerate() {
@@ -124,20 +131,23 @@ fn many_peers_of_one_socket_in_one_turn() {
         for copy in 0..3 {
             let mut answer = [0; 9000];
             let len = client.recv(&mut answer).unwrap();
-            assert_eq!(answer[..len], data(&format!("{copy}"), interest(&format!("{at}")).len() * 10));
+            assert_eq!(
+                answer[..len],
+                data(&format!("{copy}"), interest(&format!("{at}")).len() * 10)
+            );
         }
     }
 }
 
 #[test]
-fn a_truncated_or_torn_datagram_does_not_eat_the_next_one() {
+fn truncated_datagram_does_not_affect_the_next() {
     let (mut host, bound) = udp_host(FacesConfig::default(), "127.0.0.1:0");
     let client = socket(bound);
     client.send(&interest("first")).unwrap();
     client.send(&data("torn", 500)[..200]).unwrap();
     client.send(&[]).unwrap();
     client.send(&[6, 255, 255, 255, 255, 255, 255, 255, 255, 255]).unwrap();
-    // Longer than any packet may be.
+    // Longer than the longest packet.
     client.send(&data("huge", 20_000)).unwrap();
     let mut two = interest("one");
     two.extend(interest("two"));
@@ -153,7 +163,7 @@ fn a_truncated_or_torn_datagram_does_not_eat_the_next_one() {
 }
 
 #[test]
-fn strangers_give_way_and_noise_gets_no_face() {
+fn new_peers_are_evicted_first_and_noise_gets_no_face() {
     let config = FacesConfig { peers_max: 3, ..FacesConfig::default() };
     let (mut host, bound) = udp_host(config, "127.0.0.1:0");
     let clients: Vec<_> = (0..40).map(|_| socket(bound)).collect();
@@ -161,15 +171,15 @@ fn strangers_give_way_and_noise_gets_no_face() {
     for client in &clients {
         client.send(&interest("a")).unwrap();
     }
-    // Each spoke once, so each gives way to the next: nobody is refused.
+    // Each sent one packet, so each is evicted for the next: no peer is refused.
     host.until("heard", |host| host.received.len() == 40);
     assert_eq!((host.faces.len(), host.faces.listeners()[0].refused), (3, 0));
     assert_eq!(host.destroyed().len(), 37);
-    assert_eq!(host.faces.listeners()[0].udp.unwrap().unheard, 1);
+    assert_eq!(host.faces.listeners()[0].udp.unwrap().unattributed, 1);
 }
 
 #[test]
-fn peers_that_speak_are_not_pushed_out_by_strangers() {
+fn active_peers_are_not_evicted_for_new_ones() {
     let config = FacesConfig { peers_max: 3, ..FacesConfig::default() };
     let (mut host, bound) = udp_host(config, "127.0.0.1:0");
     let clients: Vec<_> = (0..5).map(|_| socket(bound)).collect();
@@ -180,12 +190,12 @@ fn peers_that_speak_are_not_pushed_out_by_strangers() {
     clients[3..].iter().for_each(|client| assert!(client.send(&interest("c")).is_ok()));
     host.until("refused", |host| host.faces.listeners()[0].refused == 2);
     assert_eq!((host.faces.len(), host.received.len()), (3, 6));
-    assert_eq!(host.faces.drops().total(Cause::PeersFull), 2);
+    assert_eq!(host.faces.drops().total(DropCause::PeersFull), 2);
     assert!(host.destroyed().is_empty());
 }
 
 #[test]
-fn fragments_over_a_small_mtu() {
+fn fragments_cross_a_small_mtu() {
     let config = FacesConfig { burst_bytes_max: usize::MAX, ..FacesConfig::default() };
     let (mut a, _) = udp_host(config, "127.0.0.1:0");
     let (mut b, b_address) = udp_host(FacesConfig::default(), "127.0.0.1:0");
@@ -201,9 +211,10 @@ fn fragments_over_a_small_mtu() {
     assert_eq!((status.counters.in_packets, status.counters.in_data), (300, 50));
     assert_eq!((b.faces.reassembly_bytes(), b.pool.packets_in_use()), (0, 0));
 
-    // A piece without its siblings is given up by the clock.
+    // An incomplete packet is dropped by the timer.
     let client = socket(b_address);
-    let mut piece = vec![0x64, 19, 0x51, 8, 0, 0, 0, 0, 0, 0, 0, 9, 0x53, 1, 2, 0x50, 4, 6, 1, 2, 3];
+    let mut piece =
+        vec![0x64, 19, 0x51, 8, 0, 0, 0, 0, 0, 0, 0, 9, 0x53, 1, 2, 0x50, 4, 6, 1, 2, 3];
     assert!(LpPacket::check(&piece).unwrap().is_fragmented());
     client.send(&piece).unwrap();
     b.until("a piece", |host| host.faces.reassembly_bytes() > 0);
@@ -212,7 +223,10 @@ fn fragments_over_a_small_mtu() {
         b.skipped_ms += step_ms;
         b.turn(0);
     }
-    assert_eq!((b.faces.reassembly_bytes(), b.faces.drops().total(Cause::ReassemblyTimeout)), (0, 1));
+    assert_eq!(
+        (b.faces.reassembly_bytes(), b.faces.drops().total(DropCause::ReassemblyTimeout)),
+        (0, 1)
+    );
     piece[11] = 10;
     client.send(&piece).unwrap();
     b.until("another", |host| host.faces.reassembly_bytes() > 0);
@@ -222,13 +236,15 @@ fn fragments_over_a_small_mtu() {
 }
 
 #[test]
-fn idle_on_demand_faces_end_and_busy_ones_do_not() {
+fn idle_on_demand_face_is_closed_and_active_one_is_not() {
     let (mut host, bound) = udp_host(FacesConfig::default(), "127.0.0.1:0");
     let (idle, busy) = (socket(bound), socket(bound));
     idle.send(&interest("a")).unwrap();
     busy.send(&interest("a")).unwrap();
     host.until("both", |host| host.received.len() == 2);
-    let of = |host: &Host, socket: &UdpSocket| host.faces.find(&FaceUri::Udp(socket.local_addr().unwrap()));
+    let of = |host: &Host, socket: &UdpSocket| {
+        host.faces.find(&FaceUri::Udp(socket.local_addr().unwrap()))
+    };
     let (idle_face, busy_face) = (of(&host, &idle).unwrap(), of(&host, &busy).unwrap());
     assert!(host.faces.status(idle_face).unwrap().expiry.is_some());
     host.skipped_ms += 599_000;
@@ -239,9 +255,11 @@ fn idle_on_demand_faces_end_and_busy_ones_do_not() {
     host.turn(0);
     assert_eq!(host.destroyed(), [idle_face]);
     assert!(matches!(host.events.last(), Some(FaceEvent::Destroyed(_, CloseReason::Idle))));
-    // Persistent now, it stays whatever happens; and on-demand again it goes.
-    let (now, update) =
-        (host.now(), |persistency| FaceOptions { persistency: Some(persistency), ..FaceOptions::default() });
+    // Persistent, it stays; on demand again, it is closed.
+    let (now, update) = (host.now(), |persistency| FaceOptions {
+        persistency: Some(persistency),
+        ..FaceOptions::default()
+    });
     host.faces.update(now, busy_face, &update(Persistency::Persistent)).unwrap();
     host.skipped_ms += 6_000_000;
     host.turn(0);
@@ -251,14 +269,14 @@ fn idle_on_demand_faces_end_and_busy_ones_do_not() {
     host.skipped_ms += 600_000;
     host.turn(0);
     assert_eq!((host.faces.len(), host.faces.deadline()), (0, None));
-    // It speaks again: another face.
+    // It sends again: another face.
     idle.send(&interest("a")).unwrap();
     host.until("again", |host| host.faces.len() == 1);
     assert_ne!(of(&host, &idle), Some(idle_face));
 }
 
 #[test]
-fn a_peer_that_is_gone_ends_an_on_demand_face_but_no_persistent_one() {
+fn unreachable_peer_closes_on_demand_face_only() {
     let (mut host, bound) = udp_host(FacesConfig::default(), "127.0.0.1:0");
     let client = socket(bound);
     let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -275,8 +293,8 @@ fn a_peer_that_is_gone_ends_an_on_demand_face_but_no_persistent_one() {
     }
     host.until("the end", |host| host.destroyed() == [on_demand]);
     let counters = host.faces.status(persistent).unwrap().counters;
-    assert!(counters.dropped(Cause::SendFailed) >= 1);
-    // The socket still works, and nothing makes the loop spin.
+    assert!(counters.dropped(DropCause::SendFailed) >= 1);
+    // The socket still works, and the loop does not spin.
     let other = socket(bound);
     other.send(&interest("b")).unwrap();
     host.until("others", |host| host.received.len() == 2);
@@ -285,7 +303,7 @@ fn a_peer_that_is_gone_ends_an_on_demand_face_but_no_persistent_one() {
 }
 
 #[test]
-fn outgoing_faces_share_the_listeners_socket() {
+fn outgoing_faces_share_the_listener_socket() {
     let (mut host, bound) = udp_host(FacesConfig::default(), "127.0.0.1:0");
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
     peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -301,7 +319,7 @@ fn outgoing_faces_share_the_listeners_socket() {
     let mut bytes = [0; 100];
     assert_eq!(peer.recv_from(&mut bytes).unwrap().1, bound);
 
-    // Without a listener, a socket is made, shared, and ends with its last face.
+    // Without a listener, a socket is opened, shared, and closed with its last face.
     let mut client = Host::new(FacesConfig::default());
     let (first, second) = (connect(&mut client, bound), connect(&mut client, to));
     let local = |host: &Host, id| host.faces.status(id).unwrap().local_uri;
@@ -319,27 +337,42 @@ fn outgoing_faces_share_the_listeners_socket() {
 }
 
 #[test]
-fn options_and_updates() {
+fn options_and_updates_apply_or_are_refused() {
     let config = FacesConfig { loopback_udp_local: true, ..FacesConfig::default() };
     let (mut host, _) = udp_host(config, "127.0.0.1:0");
     let (now, to) = (host.now(), "udp4://127.0.0.1:9".parse().unwrap());
     let flags = |flags| FaceOptions { flags, flags_mask: flags, ..FaceOptions::default() };
-    let on_demand = FaceOptions { persistency: Some(Persistency::OnDemand), ..FaceOptions::default() };
-    assert!(matches!(host.faces.connect(now, &to, None, &on_demand), Err(FaceError::Persistency(_))));
+    let on_demand =
+        FaceOptions { persistency: Some(Persistency::OnDemand), ..FaceOptions::default() };
+    assert!(matches!(
+        host.faces.connect(now, &to, None, &on_demand),
+        Err(FaceError::Persistency(_))
+    ));
     let face = host.faces.connect(now, &to, None, &flags(FaceFlags::LOCAL_FIELDS)).unwrap();
     let status = host.faces.status(face).unwrap();
     assert_eq!((status.scope, status.flags), (Scope::Local, FaceFlags(5)));
-    assert_eq!((status.marking_interval, status.marking_threshold), (Duration::from_millis(100), 65_536));
-    let update = FaceOptions { mtu: Some(1400), marking_threshold: Some(1000), ..FaceOptions::default() };
+    assert_eq!(
+        (status.marking_interval, status.marking_threshold),
+        (Duration::from_millis(100), 65_536)
+    );
+    let update =
+        FaceOptions { mtu: Some(1400), marking_threshold: Some(1000), ..FaceOptions::default() };
     host.faces.update(now, face, &update).unwrap();
     let status = host.faces.status(face).unwrap();
-    assert_eq!((status.mtu, status.marking_threshold, status.flags), (Some(1400), 1000, FaceFlags(5)));
-    assert!(host.faces.update(now, face, &FaceOptions { mtu: Some(1), ..FaceOptions::default() }).is_err());
+    assert_eq!(
+        (status.mtu, status.marking_threshold, status.flags),
+        (Some(1400), 1000, FaceFlags(5))
+    );
+    assert!(
+        host.faces
+            .update(now, face, &FaceOptions { mtu: Some(1), ..FaceOptions::default() })
+            .is_err()
+    );
     assert!(matches!(host.faces.update(now, FaceId::NULL, &update), Err(FaceError::Unknown(_))));
 }
 
 #[test]
-fn what_the_kernel_loses_is_counted_and_a_long_receive_queue_is_marked() {
+fn kernel_losses_are_counted_and_full_receive_buffer_marks() {
     let config = FacesConfig { udp_receive_buffer: 1 << 20, ..FacesConfig::default() };
     let (mut host, bound) = udp_host(config, "127.0.0.1:0");
     let client = socket(bound);
@@ -348,10 +381,10 @@ fn what_the_kernel_loses_is_counted_and_a_long_receive_queue_is_marked() {
     }
     while host.turn(20) > 0 {}
     let buffer = host.faces.listeners()[0].udp.unwrap();
-    assert_eq!((buffer.asked, buffer.advice().is_some()), (1 << 20, buffer.granted < 1 << 20));
+    assert_eq!((buffer.requested, buffer.advice().is_some()), (1 << 20, buffer.granted < 1 << 20));
     assert!(buffer.overflows > 0);
     assert_eq!(host.received.len() as u64 + buffer.overflows, 400);
-    // Once the queue is seen to be long, until it is short.
+    // From the moment the queue is long until it is short.
     assert!(
         host.marked > 0 && host.marked < host.received.len(),
         "{} of {}",
@@ -365,7 +398,7 @@ fn what_the_kernel_loses_is_counted_and_a_long_receive_queue_is_marked() {
 }
 
 #[test]
-fn little_room_in_the_pool_slows_but_loses_nothing() {
+fn small_pool_slows_reception_and_loses_nothing() {
     let (mut host, bound) = udp_host(FacesConfig::default(), "127.0.0.1:0");
     let client = socket(bound);
     let mut taken: Vec<_> = core::iter::from_fn(|| host.pool.take_chunk()).collect();
@@ -377,7 +410,10 @@ fn little_room_in_the_pool_slows_but_loses_nothing() {
     host.pool.release_chunk(taken.pop().unwrap());
     host.until("all", |host| host.received.len() == 50);
     assert!(
-        host.received.iter().enumerate().all(|(at, (_, _, bytes))| *bytes == data(&format!("{at}"), 8000))
+        host.received
+            .iter()
+            .enumerate()
+            .all(|(at, (_, _, bytes))| *bytes == data(&format!("{at}"), 8000))
     );
     taken.into_iter().for_each(|chunk| host.pool.release_chunk(chunk));
 }

@@ -1,14 +1,16 @@
-//! Faces of network interfaces, over a virtual cable between two network namespaces. Needs root and `ip`; without them it says so and passes.
+//! Faces of network interfaces, over a virtual cable between two network namespaces. Needs root and
+//! `ip`; without them the tests report it and pass.
 
 mod common;
 
 use common::{Host, data, interest};
-use nw_element_api::{Cause, Kind};
+use nw_element_api::{DropCause, Kind};
 use nw_faces::config::ReassemblyLimits;
 use nw_faces::interfaces::filter::{Filter, Pattern};
 use nw_faces::interfaces::policy::{EtherPolicy, GroupPolicy, InterfacePolicy};
 use nw_faces::{
-    FaceError, FaceEvent, FaceId, FaceOptions, FaceStatus, FacesConfig, LinkType, Persistency, Scope,
+    FaceError, FaceEvent, FaceId, FaceOptions, FaceStatus, FacesConfig, LinkType, Persistency,
+    Scope,
 };
 use std::fs::File;
 use std::io::Write;
@@ -19,11 +21,16 @@ use std::time::{Duration, Instant};
 const GROUP: &str = "ether://[01:00:5e:00:17:aa]";
 
 fn ip(words: &str) -> bool {
-    let run = Command::new("ip").args(words.split(' ')).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let run = Command::new("ip")
+        .args(words.split(' '))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
     run.is_ok_and(|status| status.success())
 }
 
-/// Says that a test is skipped, and why, where the test runner does not hide it: on the process's own standard error.
+/// Reports a skipped test and the reason on the process's own standard error, which the test runner
+/// does not hide.
 fn skip(why: &str) {
     let test = std::thread::current().name().unwrap_or_default().to_owned();
     let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
@@ -31,7 +38,8 @@ fn skip(why: &str) {
 
 /// Moves this thread into a network namespace.
 fn enter(netns: &File) {
-    // SAFETY: setns takes two numbers; it moves the calling thread only, and no thread of the test shares its sockets.
+    // SAFETY: setns takes two numbers; it moves the calling thread only, and no thread of the test
+    // shares its sockets.
     assert_eq!(unsafe { libc::setns(netns.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
 }
 
@@ -56,7 +64,7 @@ impl Side {
         Some(Side { netns, handle, home, card, host: Host::new(config) })
     }
 
-    /// Does something in the namespace.
+    /// Runs `act` in the namespace.
     fn inside<T>(&mut self, act: impl FnOnce(&mut Host) -> T) -> T {
         enter(&self.handle);
         let done = act(&mut self.host);
@@ -73,19 +81,23 @@ impl Side {
 
     fn connect(&mut self, uri: &str, local: &str) -> Result<FaceId, FaceError> {
         let (uri, local) = (uri.parse().unwrap(), local.parse().unwrap());
-        self.inside(|host| host.faces.connect(host.now(), &uri, Some(&local), &FaceOptions::default()))
+        self.inside(|host| {
+            host.faces.connect(host.now(), &uri, Some(&local), &FaceOptions::default())
+        })
     }
 
-    /// The face whose far end is shown so.
+    /// Returns the face with this remote URI.
     fn face(&self, uri: &str) -> Option<FaceStatus> {
         let faces = self.host.faces.ids().filter_map(|id| self.host.faces.status(id));
         faces.into_iter().find(|face| face.uri.to_string().starts_with(uri))
     }
 
-    /// What the system says of the card.
+    /// Returns what `ip` shows of the card.
     fn link(&self) -> String {
-        let run =
-            Command::new("ip").args(["-n", &self.netns, "-o", "link", "show", self.card]).output().unwrap();
+        let run = Command::new("ip")
+            .args(["-n", &self.netns, "-o", "link", "show", self.card])
+            .output()
+            .unwrap();
         String::from_utf8(run.stdout).unwrap()
     }
 
@@ -108,8 +120,9 @@ struct Cable {
 
 impl Cable {
     fn new(test: &str) -> Option<Cable> {
-        // On a busy machine a turn may take longer than pieces of a packet usually wait for each other.
-        let reassembly = ReassemblyLimits { timeout: Duration::from_secs(60), ..ReassemblyLimits::default() };
+        // On a busy machine one loop iteration may take longer than the reassembly timeout.
+        let reassembly =
+            ReassemblyLimits { timeout: Duration::from_secs(60), ..ReassemblyLimits::default() };
         let config = FacesConfig { reassembly, ..FacesConfig::default() };
         let a = Side::new(test, "va", config.clone())?;
         let b = Side::new(test, "vb", config)?;
@@ -122,14 +135,17 @@ impl Cable {
         let (a, b) = (&self.a.netns, &self.b.netns);
         assert!(ip(&format!("-n {a} link add va type veth peer name vb netns {b}")));
         for (side, number) in [(&self.a, 1), (&self.b, 2)] {
-            assert!(ip(&format!("-n {} address add 192.0.2.{number}/24 dev {}", side.netns, side.card)));
+            assert!(ip(&format!(
+                "-n {} address add 192.0.2.{number}/24 dev {}",
+                side.netns, side.card
+            )));
             assert!(ip(&format!("-n {} link set {} up", side.netns, side.card)));
         }
         self.await_carrier();
     }
 
     fn await_carrier(&self) {
-        // Until then the system throws away what is sent, up to a second after the other end is up.
+        // Until then the kernel discards sent packets, up to a second after the other end is up.
         let end = Instant::now() + Duration::from_secs(30);
         while [&self.a, &self.b].iter().any(|side| !side.link().contains("state UP")) {
             assert!(Instant::now() < end, "no carrier within 30 s");
@@ -146,16 +162,18 @@ impl Cable {
         }
     }
 
-    /// A asks by a face, B answers by the one it came by, with more than a frame holds.
+    /// A sends an Interest on a face, and B answers with more than a frame holds on the face that
+    /// it arrived on.
     fn exchange(&mut self, face: FaceId) -> FaceId {
         let (asked, answered) = (self.b.host.received.len(), self.a.host.received.len());
         for _ in 0..20 {
             self.a.host.send(face, Kind::Interest, &interest("x"));
         }
-        let what = format!("the Interests by {:?}", self.a.host.faces.status(face).map(|face| face.uri));
+        let what =
+            format!("the Interests by {:?}", self.a.host.faces.status(face).map(|face| face.uri));
         self.until(&what, |cable| cable.b.host.received.len() == asked + 20);
-        let (back, _, octets) = self.b.host.received[asked].clone();
-        assert_eq!(octets, interest("x"));
+        let (back, _, bytes) = self.b.host.received[asked].clone();
+        assert_eq!(bytes, interest("x"));
         for _ in 0..20 {
             self.b.host.send(back, Kind::Data, &data("x", 8000));
         }
@@ -180,7 +198,7 @@ fn udp() -> GroupPolicy {
 }
 
 #[test]
-fn ethernet_group() {
+fn ethernet_group_exchanges_packets() {
     let Some(mut cable) = Cable::new("g") else { return };
     cable.a.apply(ether(true, false));
     cable.b.apply(ether(true, false));
@@ -194,31 +212,37 @@ fn ethernet_group() {
     let after = cable.a.face(GROUP).unwrap().counters;
     assert_eq!((after.in_interests, after.in_data), (0, 20), "what was sent did not come back");
     assert_eq!(cable.a.host.created().len(), 1, "no faces but the group's");
-    assert!(matches!(cable.a.connect(GROUP, "dev://va"), Err(FaceError::Exists(id)) if id == face.id));
+    assert!(
+        matches!(cable.a.connect(GROUP, "dev://va"), Err(FaceError::Exists(id)) if id == face.id)
+    );
 }
 
 #[test]
-fn ethernet_peers() {
+fn ethernet_peers_get_faces() {
     let Some(mut cable) = Cable::new("p") else { return };
     cable.b.apply(ether(false, true));
     assert_eq!(cable.b.host.faces.listeners()[0].uri.to_string(), "dev://vb");
-    let (own, peer) = (format!("ether://[{}]", cable.a.mac()), format!("ether://[{}]", cable.b.mac()));
+    let (own, peer) =
+        (format!("ether://[{}]", cable.a.mac()), format!("ether://[{}]", cable.b.mac()));
     let face = cable.a.connect(&peer, "dev://va").unwrap();
     let back = cable.exchange(face);
     let back = cable.b.host.faces.status(back).unwrap();
     assert_eq!((back.uri.to_string(), back.persistency), (own.clone(), Persistency::OnDemand));
-    for (uri, local) in
-        [(&own, "dev://va"), (&peer, "dev://lo"), (&peer, "dev://none"), (&peer, "udp4://192.0.2.1")]
-    {
+    for (uri, local) in [
+        (&own, "dev://va"),
+        (&peer, "dev://lo"),
+        (&peer, "dev://none"),
+        (&peer, "udp4://192.0.2.1"),
+    ] {
         assert!(cable.a.connect(uri, local).is_err(), "{uri} {local}");
     }
-    // Silent for ten minutes.
+    // Idle for ten minutes.
     cable.b.host.skipped_ms += 600_001;
     cable.until("its end", |cable| cable.b.host.destroyed() == [back.id]);
 }
 
 #[test]
-fn vlan() {
+fn vlan_frames_are_exchanged() {
     let Some(mut cable) = Cable::new("v") else { return };
     if !ip(&format!("-n {} link add link vb name vb.7 type vlan id 7", cable.b.netns)) {
         return skip("this kernel has no VLAN interfaces (802.1Q)");
@@ -226,14 +250,14 @@ fn vlan() {
     assert!(ip(&format!("-n {} link set vb.7 up", cable.b.netns)));
     let tagged = EtherPolicy { multicast: true, vlan: 7, ..EtherPolicy::default() };
     cable.a.apply(InterfacePolicy { ethernet: Some(tagged), udp: None });
-    // Both are heard: the cable itself and the system's interface of the VLAN, which takes the tag off and puts it on.
+    // Both work: the cable itself and the kernel's VLAN interface, which removes and adds the tag.
     cable.b.apply(ether(true, false));
     let face = cable.a.face(GROUP).unwrap().id;
     let back = cable.exchange(face);
     assert_eq!(cable.b.host.faces.status(back).unwrap().local_uri.to_string(), "dev://vb.7");
 }
 
-/// Writes frames as they are, from one end of the cable.
+/// Sends raw frames from one end of the cable.
 struct RawFrames {
     socket: OwnedFd,
 }
@@ -248,7 +272,8 @@ impl RawFrames {
             unsafe { OwnedFd::from_raw_fd(socket) }
         });
         let name = std::ffi::CString::new(side.card).unwrap();
-        // SAFETY: sockaddr_ll is plain C data; the name ends with a zero; the address lives until bind returns.
+        // SAFETY: sockaddr_ll is plain C data; the name ends with a zero; the address lives until
+        // bind returns.
         let bound = side.inside(|_| unsafe {
             let mut address: libc::sockaddr_ll = core::mem::zeroed();
             address.sll_family = libc::AF_PACKET as _;
@@ -259,7 +284,7 @@ impl RawFrames {
         RawFrames { socket }
     }
 
-    /// An Interest in a frame behind tags, to the group of NDN.
+    /// Sends an Interest in a frame with tags, to the NDN group.
     fn send(&self, tags: &[[u8; 4]], name: &str) {
         let mut frame = vec![0x01, 0x00, 0x5e, 0x00, 0x17, 0xaa, 2, 0, 0, 0, 0, 99];
         tags.iter().for_each(|tag| frame.extend_from_slice(tag));
@@ -267,7 +292,8 @@ impl RawFrames {
         frame.extend_from_slice(&interest(name));
         frame.resize(frame.len().max(60), 0);
         // SAFETY: the buffer is as long as said, and lives until the call returns.
-        let sent = unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+        let sent =
+            unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
         assert_eq!(sent, frame.len() as isize, "{}", std::io::Error::last_os_error());
     }
 }
@@ -293,34 +319,44 @@ fn vlan_receives_its_own_frames_and_no_others() {
         ] {
             raw.send(tags, name);
         }
-        // Frames come in order: behind this one none of the others is under way.
+        // Frames arrive in order: after this one, none of the others is in flight.
         let last = if vlan == 0 { &[][..] } else { &[[0x81, 0x00, 0x00, 7]][..] };
         raw.send(last, "last");
         cable.until("the last frame", |cable| {
-            cable.b.host.received.last().is_some_and(|(.., octets)| *octets == interest("last"))
+            cable.b.host.received.last().is_some_and(|(.., bytes)| *bytes == interest("last"))
         });
         let expected = if vlan == 0 {
             ["untagged", "priority", "last"].map(interest)
         } else {
             ["vlan-7", "vlan-7-priority", "last"].map(interest)
         };
-        let received: Vec<_> = cable.b.host.received.iter().map(|(.., octets)| octets.clone()).collect();
+        let received: Vec<_> =
+            cable.b.host.received.iter().map(|(.., bytes)| bytes.clone()).collect();
         assert_eq!(received, expected, "VLAN {vlan}");
     }
 }
 
 #[test]
-fn vlan_on_both_ends_works_both_ways_and_not_with_another() {
+fn vlan_on_both_ends_works_and_other_vlan_does_not() {
     let Some(mut cable) = Cable::new("y") else { return };
     let tagged = |vlan| InterfacePolicy {
-        ethernet: Some(EtherPolicy { multicast: true, listen: true, vlan, ..EtherPolicy::default() }),
+        ethernet: Some(EtherPolicy {
+            multicast: true,
+            listen: true,
+            vlan,
+            ..EtherPolicy::default()
+        }),
         udp: None,
     };
     cable.a.apply(tagged(100));
     cable.b.apply(tagged(100));
     let face = cable.a.face(GROUP).unwrap().id;
     cable.exchange(face);
-    assert_eq!(cable.a.face(GROUP).unwrap().counters.in_interests, 0, "what was sent did not come back");
+    assert_eq!(
+        cable.a.face(GROUP).unwrap().counters.in_interests,
+        0,
+        "what was sent did not come back"
+    );
     let peer = format!("ether://[{}]", cable.b.mac());
     let single = cable.a.connect(&peer, "dev://va").unwrap();
     cable.exchange(single);
@@ -338,25 +374,32 @@ fn vlan_on_both_ends_works_both_ways_and_not_with_another() {
 }
 
 #[test]
-fn udp_groups() {
+fn udp_groups_exchange_packets() {
     let Some(mut cable) = Cable::new("u") else { return };
     for side in [&mut cable.a, &mut cable.b] {
         side.apply(InterfacePolicy { udp: Some(udp()), ethernet: None });
     }
-    for (uri, local) in
-        [("udp4://224.0.23.170:56363", "udp4://192.0.2.1:56363"), ("udp6://[ff02::1234%", "udp6://[fe80::")]
-    {
-        // IPv6 addresses can be used when nobody else turned out to have them.
-        cable.until("both faces", |cable| cable.a.face(uri).is_some() && cable.b.face(uri).is_some());
+    for (uri, local) in [
+        ("udp4://224.0.23.170:56363", "udp4://192.0.2.1:56363"),
+        ("udp6://[ff02::1234%", "udp6://[fe80::"),
+    ] {
+        // IPv6 addresses can be used after duplicate address detection.
+        cable.until("both faces", |cable| {
+            cable.a.face(uri).is_some() && cable.b.face(uri).is_some()
+        });
         let face = cable.a.face(uri).unwrap();
         assert!(face.local_uri.to_string().starts_with(local), "{}", face.local_uri);
         assert_eq!((face.link_type, face.persistency), (LinkType::AdHoc, Persistency::Permanent));
         cable.exchange(face.id);
-        assert_eq!(cable.a.face(uri).unwrap().counters.in_interests, 0, "what was sent did not come back");
+        assert_eq!(
+            cable.a.face(uri).unwrap().counters.in_interests,
+            0,
+            "what was sent did not come back"
+        );
     }
 }
 
-/// Which faces there are, and whether each is up.
+/// Returns the faces, and whether each is up.
 fn faces_of(side: &Side) -> Vec<(FaceId, bool)> {
     let faces = &side.host.faces;
     faces.ids().map(|id| (id, faces.status(id).unwrap().up)).collect()
@@ -366,7 +409,8 @@ fn all(side: &Side, up: bool) -> bool {
     faces_of(side).iter().all(|(_, is_up)| *is_up == up)
 }
 
-/// A cable with a face of every kind on both ends, and the ids of A's faces: of the Ethernet group, the IPv4 group, B's card.
+/// Returns a cable with faces of every kind on both ends, and the ids of A's faces: to the Ethernet
+/// group, the IPv4 group, B's card.
 fn full_cable(test: &str) -> Option<(Cable, [FaceId; 3])> {
     let mut cable = Cable::new(test)?;
     let policy = InterfacePolicy { udp: Some(udp()), ..ether(true, true) };
@@ -376,7 +420,9 @@ fn full_cable(test: &str) -> Option<(Cable, [FaceId; 3])> {
     let peer = format!("ether://[{}]", cable.b.mac());
     let single = cable.a.connect(&peer, "dev://va").unwrap();
     // The IPv6 groups follow when duplicate address detection has ended.
-    cable.until("all groups", |cable| [&cable.a, &cable.b].iter().all(|side| side.face("udp6://").is_some()));
+    cable.until("all groups", |cable| {
+        [&cable.a, &cable.b].iter().all(|side| side.face("udp6://").is_some())
+    });
     let ids = [cable.a.face(GROUP).unwrap().id, cable.a.face("udp4://224").unwrap().id, single];
     for id in ids {
         cable.exchange(id);
@@ -384,7 +430,7 @@ fn full_cable(test: &str) -> Option<(Cable, [FaceId; 3])> {
     Some((cable, ids))
 }
 
-/// The same faces as before, each of them up, and each of them works.
+/// Checks that the faces are the same as before, up and working.
 fn check_same(cable: &mut Cable, ids: [FaceId; 3], before: &[FaceId]) {
     cable.await_carrier();
     cable.until("all faces are up", |cable| all(&cable.a, true) && all(&cable.b, true));
@@ -396,7 +442,7 @@ fn check_same(cable: &mut Cable, ids: [FaceId; 3], before: &[FaceId]) {
 }
 
 #[test]
-fn faces_survive_a_storm_of_interface_changes() {
+fn faces_survive_many_interface_changes() {
     let Some((mut cable, ids)) = full_cable("s") else { return };
     let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
     let counted = cable.a.face(GROUP).unwrap().counters.out_interests;
@@ -408,7 +454,7 @@ fn faces_survive_a_storm_of_interface_changes() {
             .spawn()
             .unwrap();
         run.stdin.take().unwrap().write_all(storm.as_bytes()).unwrap();
-        // Once all changes come in one turn, once the faces follow some of them.
+        // All changes in one iteration, or in several.
         while !at_once && run.try_wait().unwrap().is_none() {
             cable.a.inside(|host| host.turn(1));
             cable.b.inside(|host| host.turn(1));
@@ -421,7 +467,7 @@ fn faces_survive_a_storm_of_interface_changes() {
 }
 
 #[test]
-fn faces_are_down_while_their_interface_is() {
+fn faces_are_down_while_interface_is_down() {
     let Some((mut cable, ids)) = full_cable("d") else { return };
     let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
     assert!(ip(&format!("-n {} link set va down", cable.a.netns)));
@@ -429,20 +475,20 @@ fn faces_are_down_while_their_interface_is() {
     let down = |event: &&FaceEvent| matches!(event, FaceEvent::Down(id) if ids.contains(id));
     assert_eq!(cable.a.host.events.iter().filter(down).count(), 3);
     cable.a.host.send(ids[0], Kind::Interest, &interest("x"));
-    assert_eq!(cable.a.host.faces.drops().total(Cause::FaceDown), 1);
+    assert_eq!(cable.a.host.faces.drops().total(DropCause::FaceDown), 1);
     assert!(ip(&format!("-n {} link set va up", cable.a.netns)));
     check_same(&mut cable, ids, &before);
 }
 
 #[test]
-fn group_is_down_while_its_interface_has_no_address() {
+fn group_face_is_down_without_address() {
     let Some((mut cable, ids)) = full_cable("r") else { return };
     let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
     let up = |cable: &Cable, id| cable.a.host.faces.status(id).unwrap().up;
     assert!(ip(&format!("-n {} address delete 192.0.2.1/24 dev va", cable.a.netns)));
     cable.until("the IPv4 group is down", |cable| !up(cable, ids[1]));
     assert!(up(&cable, ids[0]) && up(&cable, ids[2]), "Ethernet needs no address");
-    // Another address, then the first beside it.
+    // Another address, then the first one too.
     assert!(ip(&format!("-n {} address add 192.0.2.7/24 dev va", cable.a.netns)));
     cable.until("the IPv4 group is up", |cable| up(cable, ids[1]));
     let local = cable.a.host.faces.status(ids[1]).unwrap().local_uri.to_string();
@@ -452,7 +498,7 @@ fn group_is_down_while_its_interface_has_no_address() {
 }
 
 #[test]
-fn faces_follow_an_interface_that_is_renamed() {
+fn faces_follow_renamed_interface() {
     let Some((mut cable, ids)) = full_cable("n") else { return };
     let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
     for words in ["set va down", "set va name vz", "set vz mtu 1400", "set vz up"] {
@@ -465,28 +511,29 @@ fn faces_follow_an_interface_that_is_renamed() {
     });
     assert_eq!(cable.a.face(GROUP).unwrap().mtu, Some(1400));
     check_same(&mut cable, ids, &before);
-    // A policy that does not want that name ends the faces it made, and no others.
-    let nothing = Filter { blacklist: vec![Pattern::Name("vz".into())], ..Filter::default() };
-    let ethernet = EtherPolicy { multicast: true, filter: nothing.clone(), ..EtherPolicy::default() };
+    // A policy that does not match that name closes the faces it created, and no others.
+    let nothing = Filter { deny: vec![Pattern::Name("vz".into())], ..Filter::default() };
+    let ethernet =
+        EtherPolicy { multicast: true, filter: nothing.clone(), ..EtherPolicy::default() };
     let udp = GroupPolicy { filter: nothing, ..udp() };
     cable.a.apply(InterfacePolicy { ethernet: Some(ethernet), udp: Some(udp) });
     assert_eq!(faces_of(&cable.a), [(ids[2], true)]);
 }
 
 #[test]
-fn faces_wait_for_an_interface_that_was_deleted() {
+fn faces_wait_for_deleted_interface() {
     let Some((mut cable, ids)) = full_cable("w") else { return };
     let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
     let mac = cable.b.mac();
     assert!(ip(&format!("-n {} link delete va", cable.a.netns)));
     cable.until("all are down", |cable| all(&cable.a, false) && all(&cable.b, false));
     cable.plug();
-    // B's card is another one; the face to the one that was has no peer any more.
+    // B's card is another one, so the face to the old one has no peer.
     for words in ["set vb down", &format!("set vb address {mac}"), "set vb up"] {
         assert!(ip(&format!("-n {} link {words}", cable.b.netns)), "{words}");
     }
     check_same(&mut cable, ids, &before);
-    // One that does not come again is not waited for without end.
+    // An interface that does not return is not waited for forever.
     assert!(ip(&format!("-n {} link delete va", cable.a.netns)));
     cable.until("all are down again", |cable| all(&cable.a, false));
     cable.a.host.skipped_ms += 299_000;
@@ -498,7 +545,7 @@ fn faces_wait_for_an_interface_that_was_deleted() {
 }
 
 #[test]
-fn interfaces_come_and_go() {
+fn faces_follow_added_and_removed_interfaces() {
     let Some(mut cable) = Cable::new("c") else { return };
     let policy = InterfacePolicy { udp: Some(udp()), ..ether(true, true) };
     for side in [&mut cable.a, &mut cable.b] {
@@ -527,8 +574,8 @@ fn interfaces_come_and_go() {
     cable.until("nothing is up on what is switched off", |cable| all(&cable.a, false));
     assert!(ip(&format!("-n {} link set va up", cable.a.netns)));
     cable.until("switched on", |cable| there(cable) && all(&cable.a, true));
-    // Another policy, while running.
-    let nothing = Filter { blacklist: vec![Pattern::Name("v*".into())], ..Filter::default() };
+    // Another policy at run time.
+    let nothing = Filter { deny: vec![Pattern::Name("v*".into())], ..Filter::default() };
     let ethernet = EtherPolicy { multicast: true, filter: nothing, ..EtherPolicy::default() };
     cable.a.apply(InterfacePolicy { ethernet: Some(ethernet), udp: None });
     assert!(cable.a.host.faces.is_empty());

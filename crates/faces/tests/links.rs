@@ -1,12 +1,12 @@
-//! What a face does about a bad link: datagrams repeated, bursts bounded, connections made again. Over real sockets.
+//! Reliability, pacing and reconnection over real sockets.
 
 mod common;
 
 use common::{Host, data, interest};
-use nw_element_api::{Cause, Kind};
+use nw_element_api::{DropCause, Kind};
 use nw_faces::{
-    CloseReason, FaceError, FaceEvent, FaceFlags, FaceId, FaceOptions, FaceUri, FacesConfig, Instant,
-    Persistency,
+    CloseReason, FaceError, FaceEvent, FaceFlags, FaceId, FaceOptions, FaceUri, FacesConfig,
+    Persistency, Timestamp,
 };
 use nw_wire::{LpHeader, LpPacket};
 use std::io::{Read, Write};
@@ -49,7 +49,7 @@ fn connect(host: &mut Host, uri: &FaceUri, options: &FaceOptions) -> FaceId {
     host.faces.connect(now, uri, None, options).unwrap()
 }
 
-/// Both ends turn until a condition holds.
+/// Iterates both ends until a condition holds.
 fn both(a: &mut Host, b: &mut Host, what: &str, mut holds: impl FnMut(&Host, &Host) -> bool) {
     a.until(what, |a| {
         b.turn(0);
@@ -58,14 +58,15 @@ fn both(a: &mut Host, b: &mut Host, what: &str, mut holds: impl FnMut(&Host, &Ho
 }
 
 #[test]
-fn every_datagram_is_acknowledged_and_none_is_repeated_where_none_is_lost() {
-    // A machine that is busy with others must not look like a link that loses.
+fn reliable_link_without_loss_retransmits_nothing() {
+    // Load on this machine must not look like losses.
     let mut config = FacesConfig::default();
     config.reliability.rto_min = Duration::from_secs(60);
     let (mut a, _) = udp_host(config.clone());
     config.reliable.udp = true;
     let (mut b, b_address) = udp_host(config);
-    let face = connect(&mut a, &FaceUri::Udp(b_address), &FaceOptions { mtu: Some(1400), ..RELIABLE });
+    let face =
+        connect(&mut a, &FaceUri::Udp(b_address), &FaceOptions { mtu: Some(1400), ..RELIABLE });
     for at in 0..40 {
         a.send(face, Kind::Data, &data(&format!("{at}"), 8000));
         a.send(face, Kind::Interest, &interest(&format!("{at}")));
@@ -78,13 +79,16 @@ fn every_datagram_is_acknowledged_and_none_is_repeated_where_none_is_lost() {
     assert_eq!((counters.reliability.retransmitted, counters.reliability.given_up), (0, 0));
     let back = b.created()[0];
     assert!(b.faces.status(back).unwrap().flags.contains(FaceFlags::RELIABILITY));
-    // Nothing is left to be done: after timers that were set before the acknowledgements, neither end wakes up again but for idleness.
+    // After the timers set before the acknowledgements, neither end wakes up again, except for idle
+    // timers.
     for host in [&mut a, &mut b] {
         host.skipped_ms += 120_000;
         host.turn(0);
     }
-    assert!(a.faces.deadline().is_none() && b.faces.deadline() > Some(Instant::from_millis(500_000)));
-    // Off again: bare packets.
+    assert!(
+        a.faces.deadline().is_none() && b.faces.deadline() > Some(Timestamp::from_millis(500_000))
+    );
+    // Off again: packets without link header.
     let now = a.now();
     let off = FaceOptions { flags_mask: FaceFlags::RELIABILITY, ..FaceOptions::default() };
     a.faces.update(now, face, &off).unwrap();
@@ -96,7 +100,7 @@ fn every_datagram_is_acknowledged_and_none_is_repeated_where_none_is_lost() {
 }
 
 #[test]
-fn what_is_not_acknowledged_is_sent_again_three_times_and_then_counted() {
+fn unacknowledged_packet_is_sent_four_times_and_counted() {
     let (mut host, _) = udp_host(FacesConfig::default());
     let peer = peer();
     let face = connect(&mut host, &FaceUri::Udp(peer.local_addr().unwrap()), &RELIABLE);
@@ -112,14 +116,20 @@ fn what_is_not_acknowledged_is_sent_again_three_times_and_then_counted() {
         host.skipped_ms += 1000;
     }
     host.turn(0);
-    assert!(seen.windows(2).all(|pair| pair[0].0 == pair[1].0 && pair[0].1 + 1 == pair[1].1), "{seen:?}");
+    assert!(
+        seen.windows(2).all(|pair| pair[0].0 == pair[1].0 && pair[0].1 + 1 == pair[1].1),
+        "{seen:?}"
+    );
     let counters = host.faces.status(face).unwrap().counters;
-    assert_eq!((counters.dropped(Cause::RetransmissionsSpent), counters.reliability.given_up), (1, 1));
+    assert_eq!(
+        (counters.dropped(DropCause::RetransmissionsSpent), counters.reliability.given_up),
+        (1, 1)
+    );
     assert_eq!((counters.out_interests, counters.out_packets, host.faces.deadline()), (1, 4, None));
 }
 
 #[test]
-fn an_idle_packet_acknowledges_and_a_copy_is_dropped() {
+fn idle_packet_acknowledges_and_duplicate_is_dropped() {
     let (mut host, bound) = udp_host(FacesConfig::default());
     let peer = peer();
     let to = FaceUri::Udp(peer.local_addr().unwrap());
@@ -127,14 +137,15 @@ fn an_idle_packet_acknowledges_and_a_copy_is_dropped() {
     let packet = interest("a");
     for tx_sequence in [5, 1 << 63] {
         let mut bytes = Vec::new();
-        let header = LpHeader { sequence: Some(9), tx_sequence: Some(tx_sequence), ..LpHeader::default() };
+        let header =
+            LpHeader { sequence: Some(9), tx_sequence: Some(tx_sequence), ..LpHeader::default() };
         header.encode(packet.len(), &mut bytes);
         bytes.extend_from_slice(&packet);
         peer.send_to(&bytes, bound).unwrap();
     }
     host.until("both", |host| host.faces.status(face).unwrap().counters.in_packets == 2);
     assert_eq!(host.received.len(), 1);
-    assert_eq!(host.faces.drops().total(Cause::DuplicateSequence), 1);
+    assert_eq!(host.faces.drops().total(DropCause::DuplicateSequence), 1);
     host.until("its time", |host| host.faces.status(face).unwrap().counters.out_packets == 1);
     let mut buffer = [0; 2000];
     let len = peer.recv(&mut buffer).unwrap();
@@ -143,7 +154,7 @@ fn an_idle_packet_acknowledges_and_a_copy_is_dropped() {
 }
 
 #[test]
-fn a_burst_waits_its_turn_and_nothing_of_it_is_lost() {
+fn paced_burst_loses_nothing() {
     let config = FacesConfig {
         burst_bytes_max: 64 << 10,
         burst_pause: Duration::from_millis(5),
@@ -151,8 +162,9 @@ fn a_burst_waits_its_turn_and_nothing_of_it_is_lost() {
     };
     let (mut host, _) = udp_host(config);
     let peer = peer();
-    let face = connect(&mut host, &FaceUri::Udp(peer.local_addr().unwrap()), &FaceOptions::default());
-    // More than the receive buffer that the system gives by default holds, at once.
+    let face =
+        connect(&mut host, &FaceUri::Udp(peer.local_addr().unwrap()), &FaceOptions::default());
+    // More at once than the default receive buffer holds.
     for at in 0..100 {
         host.send(face, Kind::Data, &data(&format!("{at:02}"), 8000));
     }
@@ -178,15 +190,18 @@ fn a_burst_waits_its_turn_and_nothing_of_it_is_lost() {
 }
 
 #[test]
-fn whoever_says_how_much_room_it_has_gets_more_in_a_row() {
-    // An hour between bursts: what does not go at once does not go in this test.
+fn advertised_receive_window_allows_larger_bursts() {
+    // An hour between bursts, so that later bursts are not sent in this test.
     let pause = Duration::from_secs(3600);
-    let config = FacesConfig { burst_bytes_max: 16 << 10, burst_pause: pause, ..FacesConfig::default() };
+    let config =
+        FacesConfig { burst_bytes_max: 16 << 10, burst_pause: pause, ..FacesConfig::default() };
     let (mut host, address) = udp_host(config);
-    for (room_kib, expected) in [(None, 2), (Some(1), 2), (Some(64), 4), (Some(u64::MAX), 10)] {
+    for (peer_window_kib, expected) in
+        [(None, 2), (Some(1), 2), (Some(64), 4), (Some(u64::MAX), 10)]
+    {
         let peer = peer();
         let mut asks = Vec::new();
-        LpHeader { receive_room_kib: room_kib, ..LpHeader::default() }
+        LpHeader { receive_window_kib: peer_window_kib, ..LpHeader::default() }
             .encode(interest("asks").len(), &mut asks);
         asks.extend_from_slice(&interest("asks"));
         peer.send_to(&asks, address).unwrap();
@@ -200,23 +215,24 @@ fn whoever_says_how_much_room_it_has_gets_more_in_a_row() {
         peer.set_nonblocking(true).unwrap();
         let mut buffer = [0; 9000];
         let arrived = core::iter::from_fn(|| peer.recv(&mut buffer).ok()).count();
-        assert_eq!(arrived, expected, "{room_kib:?} KiB");
+        assert_eq!(arrived, expected, "{peer_window_kib:?} KiB");
     }
 }
 
 #[test]
-fn udp_peers_are_told_on_interests_how_much_room_there_is() {
+fn interests_advertise_receive_window() {
     let (mut host, _) = udp_host(FacesConfig::default());
     let granted_kib = host.faces.listeners()[0].udp.unwrap().granted as u64 >> 10;
     let peer = peer();
-    let face = connect(&mut host, &FaceUri::Udp(peer.local_addr().unwrap()), &FaceOptions::default());
+    let face =
+        connect(&mut host, &FaceUri::Udp(peer.local_addr().unwrap()), &FaceOptions::default());
     let mut told = |kind, bytes: &[u8], wait_ms| {
         host.skipped_ms += wait_ms;
         host.send(face, kind, bytes);
         host.turn(0);
         let mut buffer = [0; 100];
         let len = peer.recv(&mut buffer).unwrap();
-        LpPacket::check(&buffer[..len]).unwrap().receive_room_kib
+        LpPacket::check(&buffer[..len]).unwrap().receive_window_kib
     };
     assert_eq!(told(Kind::Data, &data("a", 1), 0), None);
     assert_eq!(told(Kind::Interest, &interest("a"), 0), Some(granted_kib));
@@ -225,23 +241,27 @@ fn udp_peers_are_told_on_interests_how_much_room_there_is() {
 }
 
 #[test]
-fn what_waits_is_bounded_and_ends_with_its_face() {
-    let config =
-        FacesConfig { burst_bytes_max: 64 << 10, queue_bytes_max: 200_000, ..FacesConfig::default() };
+fn paced_queue_is_bounded_and_dropped_with_its_face() {
+    let config = FacesConfig {
+        burst_bytes_max: 64 << 10,
+        queue_bytes_max: 200_000,
+        ..FacesConfig::default()
+    };
     let (mut host, _) = udp_host(config);
     let peer = peer();
-    let face = connect(&mut host, &FaceUri::Udp(peer.local_addr().unwrap()), &FaceOptions::default());
+    let face =
+        connect(&mut host, &FaceUri::Udp(peer.local_addr().unwrap()), &FaceOptions::default());
     for at in 0..100 {
         host.send(face, Kind::Data, &data(&format!("{at}"), 8000));
     }
     host.faces.flush(&mut host.pool);
     let status = host.faces.status(face).unwrap();
     assert!((180_000..=200_000).contains(&status.queue_bytes), "{}", status.queue_bytes);
-    let full = status.counters.dropped(Cause::FaceQueueFull);
+    let full = status.counters.dropped(DropCause::FaceQueueFull);
     assert!((60..90).contains(&full), "{full}");
     assert_eq!(status.counters.out_data + full, 100);
     assert!(host.faces.close(face, &mut host.pool));
-    assert!(host.faces.drops().total(Cause::FaceGone) > 10);
+    assert!(host.faces.drops().total(DropCause::FaceGone) > 10);
     assert_eq!(host.faces.deadline(), None);
 }
 
@@ -256,7 +276,7 @@ fn ups_and_downs(host: &Host) -> String {
 }
 
 #[test]
-fn a_permanent_tcp_face_is_connected_again_with_its_id_and_counters() {
+fn permanent_tcp_face_reconnects_with_id_and_counters() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let mut host = Host::new(FacesConfig::default());
@@ -269,16 +289,16 @@ fn a_permanent_tcp_face_is_connected_again_with_its_id_and_counters() {
     assert_eq!(peer.read(&mut buffer).unwrap(), interest("a").len());
     drop((peer, listener));
     host.until("down", |host| !host.faces.status(face).unwrap().up);
-    // What is to be sent meanwhile is dropped, and counted.
+    // Packets sent meanwhile are dropped and counted.
     host.send(face, Kind::Interest, &interest("b"));
-    assert_eq!(host.faces.status(face).unwrap().counters.dropped(Cause::FaceDown), 1);
-    // Nobody answers: again, each time later.
+    assert_eq!(host.faces.status(face).unwrap().counters.dropped(DropCause::FaceDown), 1);
+    // No listener: further attempts, each later.
     let mut wait = Duration::ZERO;
     for _ in 0..4 {
         wait = host.faces.deadline().unwrap().since(host.now());
         host.skipped_ms += wait.as_millis() as u64 + 1;
         host.turn(0);
-        // An attempt that is refused in the background ends at once.
+        // An attempt refused in the background fails at once.
         host.turn(1);
         host.until("another attempt is to come", |host| host.faces.deadline() > Some(host.now()));
     }
@@ -294,11 +314,15 @@ fn a_permanent_tcp_face_is_connected_again_with_its_id_and_counters() {
     host.send(face, Kind::Interest, &interest("d"));
     host.turn(0);
     let counters = host.faces.status(face).unwrap().counters;
-    assert_eq!((counters.out_interests, counters.out_interests_dropped, counters.in_interests), (2, 1, 1));
+    assert_eq!(
+        (counters.out_interests, counters.out_interests_dropped, counters.in_interests),
+        (2, 1, 1)
+    );
     assert_eq!(ups_and_downs(&host).replace("cdu", "cu"), "cudu");
-    // No longer permanent, it ends as others do.
+    // No longer permanent, it is closed like others.
     let now = host.now();
-    let persistent = FaceOptions { persistency: Some(Persistency::Persistent), ..FaceOptions::default() };
+    let persistent =
+        FaceOptions { persistency: Some(Persistency::Persistent), ..FaceOptions::default() };
     host.faces.update(now, face, &persistent).unwrap();
     drop(peer);
     host.until("the end", |host| host.destroyed() == [face]);
@@ -306,7 +330,7 @@ fn a_permanent_tcp_face_is_connected_again_with_its_id_and_counters() {
 }
 
 #[test]
-fn a_permanent_unix_face_too_and_one_that_was_never_up_ends() {
+fn permanent_unix_face_reconnects_unless_never_up() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("peer.sock");
     let listener = UnixListener::bind(&path).unwrap();
@@ -323,7 +347,7 @@ fn a_permanent_unix_face_too_and_one_that_was_never_up_ends() {
     host.skipped_ms += 4000;
     host.until("up", |host| host.faces.status(face).unwrap().up);
     listener.accept().unwrap();
-    // It was down, and is asked to end: it does.
+    // A face that is down is closed by command.
     drop(listener);
     host.until("down", |host| !host.faces.status(face).unwrap().up);
     assert!(host.faces.close(face, &mut host.pool));
@@ -339,7 +363,7 @@ fn a_permanent_unix_face_too_and_one_that_was_never_up_ends() {
 }
 
 #[test]
-fn persistency_by_the_rules() {
+fn persistency_follows_the_rules() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ours.sock");
     let mut host = Host::new(FacesConfig::default());
@@ -372,7 +396,7 @@ fn persistency_by_the_rules() {
             assert!(may || matches!(done, Err(FaceError::Persistency(_))));
         }
     }
-    // A permanent UDP face outlives its peer's port, and does not end of silence.
+    // A permanent UDP face survives its peer's port, and silence.
     drop(client);
     for _ in 0..5 {
         host.send(in_udp, Kind::Data, &data("a", 10));
@@ -381,19 +405,24 @@ fn persistency_by_the_rules() {
     host.skipped_ms += 3_600_000;
     host.turn(0);
     let status = host.faces.status(in_udp).unwrap();
-    assert!(status.up && status.expiry.is_none() && status.counters.dropped(Cause::SendFailed) >= 1);
-    let ended = |event: &FaceEvent| matches!(event, FaceEvent::Destroyed(_, CloseReason::Socket(_)));
+    assert!(
+        status.up && status.expiry.is_none() && status.counters.dropped(DropCause::SendFailed) >= 1
+    );
+    let ended =
+        |event: &FaceEvent| matches!(event, FaceEvent::Destroyed(_, CloseReason::Socket(_)));
     assert!(!host.events.iter().any(ended));
 }
 
 #[test]
-fn what_the_system_holds_of_a_tcp_stream_counts_for_congestion() {
+fn kernel_queue_of_tcp_counts_for_congestion() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut host = Host::new(FacesConfig::default());
-    let face = connect(&mut host, &FaceUri::Tcp(listener.local_addr().unwrap()), &FaceOptions::default());
+    let face =
+        connect(&mut host, &FaceUri::Tcp(listener.local_addr().unwrap()), &FaceOptions::default());
     host.until("up", |host| host.faces.status(face).unwrap().up);
     let (peer, _) = listener.accept().unwrap();
-    // It does not read. All is the system's, which has sent what the peer has room for.
+    // The peer does not read. All bytes are in the kernel, which has sent what the peer's window
+    // permits.
     for _ in 0..40 {
         host.send(face, Kind::Data, &data("a", 8000));
     }

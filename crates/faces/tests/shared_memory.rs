@@ -1,12 +1,12 @@
-//! Faces over shared memory: two hosts, and neighbours that do what they may not.
+//! Faces over shared memory: two hosts, and peers that violate the protocol.
 
 mod common;
 
 use common::{Host, data, interest};
-use nw_element_api::{Cause, Kind};
+use nw_element_api::{DropCause, Kind};
 use nw_faces::{
-    CloseReason, FaceError, FaceEvent, FaceId, FaceOptions, FaceUri, FacesConfig, Persistency, Scope,
-    SharedMemoryFault,
+    CloseReason, FaceError, FaceEvent, FaceId, FaceOptions, FaceUri, FacesConfig, Persistency,
+    Scope, SharedMemoryFault,
 };
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{
@@ -22,7 +22,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Words of the ring that the connecting end writes: how far it has written, and the words of the other ring.
+/// Offsets of words of the connecting end's ring: its position, and the words of the other ring.
 const WRITTEN: u64 = 0;
 const READ: u64 = 128;
 const READER_WAITS: u64 = 256;
@@ -42,7 +42,7 @@ fn permanent() -> FaceOptions {
     FaceOptions { persistency: Some(Persistency::Permanent), ..FaceOptions::default() }
 }
 
-/// A host that leads to the path, and both ends' faces.
+/// Returns a host connected to the path, and both ends' faces.
 fn connected(near: &mut Host, path: &Path, config: FacesConfig) -> (Host, FaceId, FaceId) {
     let mut far = Host::new(config);
     let before = near.created().len();
@@ -55,8 +55,13 @@ fn connected(near: &mut Host, path: &Path, config: FacesConfig) -> (Host, FaceId
     (far, id, accepted)
 }
 
-/// Turns of both until a condition holds.
-fn both(near: &mut Host, far: &mut Host, what: &str, mut holds: impl FnMut(&mut Host, &mut Host) -> bool) {
+/// Iterates both hosts until a condition holds.
+fn both(
+    near: &mut Host,
+    far: &mut Host,
+    what: &str,
+    mut holds: impl FnMut(&mut Host, &mut Host) -> bool,
+) {
     near.until(what, |near| {
         far.turn(0);
         holds(near, far)
@@ -69,14 +74,14 @@ fn turns(host: &mut Host, count: usize) {
     }
 }
 
-/// The loop of an idle host sleeps.
+/// Checks that the loop of an idle host sleeps.
 fn at_rest(host: &mut Host) {
     turns(host, 8);
     assert_eq!(host.turn(0), 0, "nothing makes the loop spin");
 }
 
 #[test]
-fn packets_both_ways() {
+fn packets_are_exchanged_in_both_directions() {
     let (mut near, path, _directory) = listening(FacesConfig::default());
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let (mut far, id, accepted) = connected(&mut near, &path, FacesConfig::default());
@@ -98,13 +103,17 @@ fn packets_both_ways() {
             both(&mut near, &mut far, "a turn", |_, _| true);
         }
     }
-    both(&mut near, &mut far, "all", |near, far| near.received.len() == 300 && far.received.len() == 300);
+    both(&mut near, &mut far, "all", |near, far| {
+        near.received.len() == 300 && far.received.len() == 300
+    });
     for at in 0..300 {
         assert_eq!(near.received[at], (accepted, Kind::Interest, interest(&format!("{at}"))));
         assert_eq!(far.received[at], (id, Kind::Data, data(&format!("{at}"), at * 29)));
     }
     assert_eq!((near.faces.totals().in_interests, far.faces.totals().in_data), (300, 300));
-    assert!(near.faces.drops().iter().chain(far.faces.drops().iter()).all(|(_, packets)| packets == 0));
+    assert!(
+        near.faces.drops().iter().chain(far.faces.drops().iter()).all(|(_, packets)| packets == 0)
+    );
     at_rest(&mut near);
     at_rest(&mut far);
     assert_eq!(near.pool.chunks_in_use(), 1, "only what the pool fills with packets made here");
@@ -113,7 +122,7 @@ fn packets_both_ways() {
 }
 
 #[test]
-fn a_neighbour_that_does_not_read_is_bounded_and_holds_no_packets() {
+fn peer_that_does_not_read_is_bounded_and_holds_no_packets() {
     let (mut near, path, _directory) = listening(FacesConfig::default());
     let small = FacesConfig { shared_ring_len: 1, ..FacesConfig::default() };
     let (mut far, id, accepted) = connected(&mut near, &path, small);
@@ -127,15 +136,19 @@ fn a_neighbour_that_does_not_read_is_bounded_and_holds_no_packets() {
         far.check_pool();
     }
     let status = far.faces.status(id).unwrap();
-    assert!(status.queue_bytes <= 1 << 20 && status.queue_bytes > 1000 << 10, "{}", status.queue_bytes);
-    let dropped = status.counters.dropped(Cause::FaceQueueFull);
+    assert!(
+        status.queue_bytes <= 1 << 20 && status.queue_bytes > 1000 << 10,
+        "{}",
+        status.queue_bytes
+    );
+    let dropped = status.counters.dropped(DropCause::FaceQueueFull);
     assert_eq!(dropped, status.counters.out_data_dropped);
     assert_eq!(status.counters.out_data + dropped, 1000);
-    // 64 KiB in the ring, 1 MiB behind it.
+    // 64 KiB in the ring, 1 MiB in the queue.
     assert!(dropped > 850, "{dropped}");
     at_rest(&mut far);
 
-    // It reads again: what was kept comes whole and in order, and what is sent from now on comes behind it.
+    // It reads again: queued packets arrive whole and in order, followed by new ones.
     let kept = status.counters.out_data as usize;
     both(&mut near, &mut far, "drained", |near, _| near.received.len() == kept);
     far.send(id, Kind::Data, &data("last", 8000));
@@ -149,7 +162,7 @@ fn a_neighbour_that_does_not_read_is_bounded_and_holds_no_packets() {
 }
 
 #[test]
-fn a_neighbour_that_ends_is_heard_to_its_end_and_found_again() {
+fn closed_peer_is_read_to_its_end_and_reconnected() {
     let (mut near, path, _directory) = listening(FacesConfig::default());
     let (mut far, id, accepted) = connected(&mut near, &path, FacesConfig::default());
     near.send(accepted, Kind::Data, &data("parting", 100));
@@ -160,7 +173,7 @@ fn a_neighbour_that_ends_is_heard_to_its_end_and_found_again() {
     assert_eq!(far.received, [(id, Kind::Data, data("parting", 100))]);
     assert!(matches!(far.events.last(), Some(FaceEvent::Down(down)) if *down == id));
     far.send(id, Kind::Interest, &interest("a"));
-    assert_eq!(far.faces.drops().total(Cause::FaceDown), 1);
+    assert_eq!(far.faces.drops().total(DropCause::FaceDown), 1);
     at_rest(&mut far);
 
     let mut again = Host::new(FacesConfig::default());
@@ -171,7 +184,7 @@ fn a_neighbour_that_ends_is_heard_to_its_end_and_found_again() {
     both(&mut again, &mut far, "the Interest", |again, _| again.received.len() == 1);
     assert_eq!(far.faces.status(id).unwrap().counters.out_interests, 1);
 
-    // The other way round: who connected ends.
+    // Now the connecting end closes.
     drop(far);
     again.until("the end", |again| again.destroyed().len() == 1);
     assert!(matches!(again.events.last(), Some(FaceEvent::Destroyed(_, CloseReason::PeerClosed))));
@@ -179,7 +192,7 @@ fn a_neighbour_that_ends_is_heard_to_its_end_and_found_again() {
 }
 
 #[test]
-fn paths_that_will_not_do() {
+fn unusable_path_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let mut host = Host::new(FacesConfig::default());
     let said = |result: Result<FaceId, FaceError>| result.unwrap_err().to_string();
@@ -187,48 +200,57 @@ fn paths_that_will_not_do() {
         let now = host.now();
         host.faces.connect(now, &FaceUri::Shm(path.into()), None, &permanent())
     };
-    let nobody = directory.path().join("nobody");
-    assert!(said(to(&mut host, &nobody)).contains("no such path"));
-    // A plain unix socket, from both sides.
+    let missing = directory.path().join("missing");
+    assert!(said(to(&mut host, &missing)).contains("no such path"));
+    // A plain unix socket, from both ends.
     let plain = directory.path().join("plain");
     let listener = UnixListener::bind(&plain).unwrap();
     assert!(said(to(&mut host, &plain)).contains("write unix:// or shm:// on both sides"));
     let shared = directory.path().join("shared");
     host.faces.listen_shared_memory(&shared, 0o600).unwrap();
     assert!(UnixStream::connect(&shared).is_err());
-    // Somebody is there, of either kind; or nobody any more, of either kind.
+    // A listener of either kind exists; or none any more, of either kind.
     let mut other = Host::new(FacesConfig::default());
     for taken in [&plain, &shared] {
-        assert!(matches!(other.faces.listen_shared_memory(taken, 0o600), Err(FaceError::SocketInUse(_))));
+        assert!(matches!(
+            other.faces.listen_shared_memory(taken, 0o600),
+            Err(FaceError::SocketInUse(_))
+        ));
         assert!(matches!(other.faces.listen_unix(taken, 0o600), Err(FaceError::SocketInUse(_))));
     }
     drop(listener);
-    assert!(said(to(&mut host, &plain)).contains("nobody listens there"));
+    assert!(said(to(&mut host, &plain)).contains("no program listens there"));
     other.faces.listen_shared_memory(&plain, 0o600).unwrap();
     let file = directory.path().join("file");
     std::fs::write(&file, "mine").unwrap();
-    assert!(matches!(other.faces.listen_shared_memory(&file, 0o600), Err(FaceError::NotASocket(_))));
+    assert!(matches!(
+        other.faces.listen_shared_memory(&file, 0o600),
+        Err(FaceError::NotASocket(_))
+    ));
     assert!(host.faces.stop_listening(&FaceUri::Shm(shared.clone())));
     assert!(!shared.exists());
-    let options = FaceOptions { persistency: Some(Persistency::OnDemand), ..FaceOptions::default() };
+    let options =
+        FaceOptions { persistency: Some(Persistency::OnDemand), ..FaceOptions::default() };
     assert!(host.faces.connect(host.now(), &FaceUri::Shm(shared), None, &options).is_err());
 }
 
-/// A neighbour made by hand.
-struct Stranger {
+/// A hand-made peer.
+struct RawPeer {
     socket: OwnedFd,
     memory: File,
 }
 
 fn socket_to(path: &Path) -> OwnedFd {
     let flags = SocketFlags::CLOEXEC;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
     rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
     socket
 }
 
 fn memory_of(len: u64, seals: SealFlags) -> File {
-    let file = rustix::fs::memfd_create("x", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    let file =
+        rustix::fs::memfd_create("x", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
     rustix::fs::ftruncate(&file, len).unwrap();
     rustix::fs::fcntl_add_seals(&file, seals).unwrap();
     file.into()
@@ -238,22 +260,23 @@ fn hello(version: u8, ring_len: u64) -> Vec<u8> {
     [&b"nw-shm\0"[..], &[version], &ring_len.to_le_bytes()].concat()
 }
 
-fn say(socket: &OwnedFd, octets: &[u8], files: &[&File]) {
+fn send_message(socket: &OwnedFd, bytes: &[u8], files: &[&File]) {
     let files: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !files.is_empty() {
         assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
     }
-    rustix::net::sendmsg(socket, &[IoSlice::new(octets)], &mut control, SendFlags::NOSIGNAL).unwrap();
+    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)
+        .unwrap();
 }
 
-impl Stranger {
+impl RawPeer {
     fn at(path: &Path) -> Self {
         let memory = memory_of(HEAD_LEN + 2 * RING_LEN, SealFlags::SHRINK | SealFlags::GROW);
         let socket = socket_to(path);
-        say(&socket, &hello(1, RING_LEN), &[&memory]);
-        Stranger { socket, memory }
+        send_message(&socket, &hello(1, RING_LEN), &[&memory]);
+        RawPeer { socket, memory }
     }
 
     fn word(&self, at: u64, value: u64) {
@@ -264,71 +287,77 @@ impl Stranger {
         let _ = rustix::net::send(&self.socket, &[1], SendFlags::NOSIGNAL);
     }
 
-    /// Says packets as it should.
-    fn write(&self, octets: &[u8]) {
-        self.memory.write_all_at(octets, HEAD_LEN).unwrap();
-        self.word(WRITTEN, octets.len() as u64);
+    /// Writes packets correctly.
+    fn write(&self, bytes: &[u8]) {
+        self.memory.write_all_at(bytes, HEAD_LEN).unwrap();
+        self.word(WRITTEN, bytes.len() as u64);
         self.word(READER_WAITS, 0);
         self.ring();
     }
 }
 
-/// A face of a stranger, which has said one packet.
-fn stranger(host: &mut Host, path: &Path) -> (Stranger, FaceId) {
-    let stranger = Stranger::at(path);
+/// Returns a hand-made peer that has sent one packet, and its face.
+fn raw_peer(host: &mut Host, path: &Path) -> (RawPeer, FaceId) {
+    let raw_peer = RawPeer::at(path);
     let (faces, packets) = (host.created().len(), host.received.len());
     host.until("accepted", |host| host.created().len() > faces);
     let mut answer = [0; 16];
-    let (len, _) = rustix::net::recv(&stranger.socket, &mut answer[..], RecvFlags::empty()).unwrap();
+    let (len, _) =
+        rustix::net::recv(&raw_peer.socket, &mut answer[..], RecvFlags::empty()).unwrap();
     assert_eq!(answer[..len], *b"nw-shm\0\x01");
-    stranger.write(&interest("before"));
+    raw_peer.write(&interest("before"));
     host.until("the Interest", |host| host.received.len() > packets);
-    (stranger, *host.created().last().unwrap())
+    (raw_peer, *host.created().last().unwrap())
 }
 
 fn ends_by(host: &mut Host, id: FaceId, fault: SharedMemoryFault) {
-    let counted = host.faces.drops().total(Cause::SharedMemoryFault);
+    let counted = host.faces.drops().total(DropCause::SharedMemoryFault);
     host.until("the end", |host| host.destroyed().contains(&id));
-    let Some(FaceEvent::Destroyed(status, reason)) = host.events.last() else { panic!("{:?}", host.events) };
+    let Some(FaceEvent::Destroyed(status, reason)) = host.events.last() else {
+        panic!("{:?}", host.events)
+    };
     assert_eq!((status.id, reason), (id, &CloseReason::SharedMemory(fault)));
-    assert_eq!(status.counters.dropped(Cause::SharedMemoryFault), 1);
-    assert_eq!(host.faces.drops().total(Cause::SharedMemoryFault), counted + 1);
+    assert_eq!(status.counters.dropped(DropCause::SharedMemoryFault), 1);
+    assert_eq!(host.faces.drops().total(DropCause::SharedMemoryFault), counted + 1);
 }
 
 #[test]
-fn nonsense_in_the_memory_ends_the_link() {
+fn invalid_memory_contents_close_the_link() {
     let (mut host, path, _directory) = listening(FacesConfig::default());
     let len = interest("before").len() as u64;
-    // Positions that can't be: more than the ring holds ahead, or behind.
+    // Impossible positions: more than the ring holds ahead, or behind.
     for written in [len + RING_LEN + 1, len - 1, 0, u64::MAX, 1 << 63] {
-        let (stranger, id) = stranger(&mut host, &path);
-        stranger.word(WRITTEN, written);
-        stranger.ring();
+        let (raw_peer, id) = raw_peer(&mut host, &path);
+        raw_peer.word(WRITTEN, written);
+        raw_peer.ring();
         ends_by(&mut host, id, SharedMemoryFault::Position);
     }
-    // Where it claims to have read, seen when something is sent.
+    // Its read position, checked when something is sent.
     for read in [1, RING_LEN, 1 << 63, u64::MAX - RING_LEN] {
-        let (stranger, id) = stranger(&mut host, &path);
-        stranger.word(OTHER + READ, read);
+        let (raw_peer, id) = raw_peer(&mut host, &path);
+        raw_peer.word(OTHER + READ, read);
         for _ in 0..20 {
             host.send(id, Kind::Data, &data("x", 8000));
         }
         ends_by(&mut host, id, SharedMemoryFault::Position);
     }
-    // Octets that are no packets, a whole ring of them.
-    let (stranger, id) = stranger(&mut host, &path);
-    stranger.memory.write_all_at(&vec![0xff; RING_LEN as usize], HEAD_LEN).unwrap();
-    stranger.word(WRITTEN, len + RING_LEN);
-    stranger.ring();
+    // Bytes that are not packets, a whole ring of them.
+    let (raw_peer, id) = raw_peer(&mut host, &path);
+    raw_peer.memory.write_all_at(&vec![0xff; RING_LEN as usize], HEAD_LEN).unwrap();
+    raw_peer.word(WRITTEN, len + RING_LEN);
+    raw_peer.ring();
     host.until("the end", |host| host.destroyed().contains(&id));
-    assert!(matches!(host.events.last(), Some(FaceEvent::Destroyed(_, CloseReason::FramingLost(_)))));
-    // Our words are ours: what it writes there changes nothing but whether it is woken.
-    let (stranger, id) = self::stranger(&mut host, &path);
+    assert!(matches!(
+        host.events.last(),
+        Some(FaceEvent::Destroyed(_, CloseReason::FramingLost(_)))
+    ));
+    // The router's own words: writes there change nothing except whether it is woken.
+    let (raw_peer, id) = self::raw_peer(&mut host, &path);
     turns(&mut host, 5);
     for at in [READ, READER_WAITS, 3 * 128, OTHER, OTHER + READER_WAITS, OTHER + 3 * 128] {
-        stranger.word(at, u64::MAX);
+        raw_peer.word(at, u64::MAX);
     }
-    stranger.ring();
+    raw_peer.ring();
     host.send(id, Kind::Data, &data("x", 100));
     turns(&mut host, 10);
     assert!(host.destroyed().iter().all(|ended| *ended != id));
@@ -336,9 +365,10 @@ fn nonsense_in_the_memory_ends_the_link() {
     host.check_pool();
 }
 
-/// Neighbours that write anything anywhere, all the time: links end, and nothing else.
+/// Peers that write anything anywhere, all the time: their links are closed, and nothing else
+/// happens.
 #[test]
-fn whoever_scribbles_loses_his_link_only() {
+fn random_writes_close_only_their_link() {
     let (mut host, path, _directory) = listening(FacesConfig::default());
     let (mut honest, to_host, accepted) = connected(&mut host, &path, FacesConfig::default());
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
@@ -351,7 +381,7 @@ fn whoever_scribbles_loses_his_link_only() {
     let end = std::time::Instant::now() + Duration::from_secs(1);
     let mut links = 0;
     while std::time::Instant::now() < end {
-        let (stranger, id) = stranger(&mut host, &path);
+        let (raw_peer, id) = raw_peer(&mut host, &path);
         links += 1;
         let scribbled = std::thread::scope(|scope| {
             let words: Vec<(u64, u64)> = (0..400)
@@ -362,9 +392,12 @@ fn whoever_scribbles_loses_his_link_only() {
                 .collect();
             let scribbles = scope.spawn(move || {
                 for (at, value) in words {
-                    stranger.word(at, value);
-                    stranger.memory.write_all_at(&value.to_ne_bytes(), HEAD_LEN + value % RING_LEN).unwrap();
-                    stranger.ring();
+                    raw_peer.word(at, value);
+                    raw_peer
+                        .memory
+                        .write_all_at(&value.to_ne_bytes(), HEAD_LEN + value % RING_LEN)
+                        .unwrap();
+                    raw_peer.ring();
                 }
             });
             while !scribbles.is_finished() {
@@ -387,22 +420,23 @@ fn whoever_scribbles_loses_his_link_only() {
 }
 
 #[test]
-fn nonsense_on_the_socket_ends_the_link() {
+fn invalid_messages_close_the_link() {
     let (mut host, path, _directory) = listening(FacesConfig::default());
     for message in [&b"hello"[..], &[1, 1], &[2]] {
-        let (stranger, id) = stranger(&mut host, &path);
-        say(&stranger.socket, message, &[]);
-        ends_by(&mut host, id, SharedMemoryFault::Bell);
+        let (raw_peer, id) = raw_peer(&mut host, &path);
+        send_message(&raw_peer.socket, message, &[]);
+        ends_by(&mut host, id, SharedMemoryFault::Wakeup);
     }
-    // Who rings without end is not asked that often. Descriptors that come along are closed.
-    let (stranger, id) = stranger(&mut host, &path);
+    // A flood of wake-ups closes the link. Passed descriptors are closed.
+    let (raw_peer, id) = raw_peer(&mut host, &path);
     for _ in 0..20 {
-        say(&stranger.socket, &[1], &[&stranger.memory]);
+        send_message(&raw_peer.socket, &[1], &[&raw_peer.memory]);
     }
-    ends_by(&mut host, id, SharedMemoryFault::Bell);
+    ends_by(&mut host, id, SharedMemoryFault::Wakeup);
 }
 
-/// How many descriptors of this process lead to the file. Tests beside this one open and close others.
+/// Returns how many descriptors of this process refer to the file. Other tests open and close
+/// others meanwhile.
 fn descriptors_of(file: &File) -> usize {
     let file = file.metadata().unwrap();
     let entries = std::fs::read_dir("/proc/self/fd").unwrap();
@@ -413,7 +447,7 @@ fn descriptors_of(file: &File) -> usize {
 }
 
 #[test]
-fn offers_that_are_none_are_refused() {
+fn invalid_offers_are_refused() {
     let (mut host, path, _directory) = listening(FacesConfig::default());
     let sealed = SealFlags::SHRINK | SealFlags::GROW;
     let good = memory_of(HEAD_LEN + 2 * RING_LEN, sealed);
@@ -434,26 +468,26 @@ fn offers_that_are_none_are_refused() {
         ("large", hello(1, 1 << 40), vec![&good]),
         ("small", hello(1, 4096), vec![&good]),
     ];
-    for (at, (what, octets, files)) in offers.iter().enumerate() {
+    for (at, (what, bytes, files)) in offers.iter().enumerate() {
         let socket = socket_to(&path);
-        say(&socket, octets, files);
+        send_message(&socket, bytes, files);
         host.until(what, |host| host.faces.listeners()[0].refused == at as u64 + 1);
         let mut heard = [0; 16];
         let (len, _) = rustix::net::recv(&socket, &mut heard[..], RecvFlags::empty()).unwrap();
         let version = if *what == "version" { &b"nw-shm\0\x01"[..] } else { &[] };
         assert_eq!(heard[..len], *version, "{what}");
-        assert_eq!(host.faces.drops().total(Cause::SharedMemoryFault), at as u64 + 1, "{what}");
+        assert_eq!(host.faces.drops().total(DropCause::SharedMemoryFault), at as u64 + 1, "{what}");
     }
-    // More than one descriptor: the first counts, the others are closed.
+    // With several descriptors, the first is used and the others are closed.
     let socket = socket_to(&path);
-    say(&socket, &hello(1, RING_LEN), &[&good; 16]);
+    send_message(&socket, &hello(1, RING_LEN), &[&good; 16]);
     host.until("accepted", |host| host.created().len() == 1);
     assert_eq!(descriptors_of(&good), 1, "what is mapped is held by its mapping");
     assert!(host.faces.listeners()[0].accepted == 1);
 }
 
 #[test]
-fn who_offers_nothing_costs_little() {
+fn peer_without_offer_costs_little() {
     let mut config = FacesConfig { shared_faces_max: 1, ..FacesConfig::default() };
     config.websocket.handshake_timeout = Duration::from_millis(50);
     let (mut host, path, _directory) = listening(config);
@@ -463,20 +497,21 @@ fn who_offers_nothing_costs_little() {
     host.until("given up", |host| host.faces.listeners()[0].refused == 1);
     let mut heard = [0; 64];
     assert_eq!(rustix::net::recv(&silent, &mut heard[..], RecvFlags::empty()).unwrap().0, 0);
-    // As many as may be.
-    let (_stranger, _) = stranger(&mut host, &path);
-    let _second = Stranger::at(&path);
+    // As many as permitted.
+    let (_stranger, _) = raw_peer(&mut host, &path);
+    let _second = RawPeer::at(&path);
     host.until("refused", |host| host.faces.listeners()[0].refused == 2);
-    assert_eq!((host.faces.len(), host.faces.drops().total(Cause::SharedMemoryFault)), (1, 0));
+    assert_eq!((host.faces.len(), host.faces.drops().total(DropCause::SharedMemoryFault)), (1, 0));
 }
 
-/// The other side of a version that is not ours, and of one that never answers.
+/// The peer has another version, or never answers.
 #[test]
-fn who_does_not_agree_is_no_face() {
+fn peer_that_does_not_agree_gets_no_face() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("link.sock");
     let flags = SocketFlags::CLOEXEC;
-    let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    let listener =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
     rustix::net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
     rustix::net::listen(&listener, 8).unwrap();
     let mut host = Host::new(FacesConfig::default());
@@ -502,7 +537,9 @@ fn who_does_not_agree_is_no_face() {
             }
         }
         host.until("the end", |host| host.destroyed().contains(&id));
-        let Some(FaceEvent::Destroyed(_, found)) = host.events.last() else { panic!("{:?}", host.events) };
+        let Some(FaceEvent::Destroyed(_, found)) = host.events.last() else {
+            panic!("{:?}", host.events)
+        };
         assert_eq!(*found, reason);
     }
     host.check_pool();

@@ -3,10 +3,10 @@
 mod common;
 
 use common::{Host, data, interest};
-use nw_element_api::{Cause, Kind};
+use nw_element_api::{DropCause, Kind};
 use nw_faces::{
-    CloseReason, FaceError, FaceEvent, FaceFlags, FaceId, FaceOptions, FaceUri, FacesConfig, Persistency,
-    Scope,
+    CloseReason, FaceError, FaceEvent, FaceFlags, FaceId, FaceOptions, FaceUri, FacesConfig,
+    Persistency, Scope,
 };
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -30,7 +30,7 @@ fn accepted(host: &mut Host) -> FaceId {
 }
 
 #[test]
-fn unix_faces_as_clients_expect_them() {
+fn unix_face_has_status_that_clients_expect() {
     let (mut host, path, _directory) = unix_host(FacesConfig::default());
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o666);
     let mut client = UnixStream::connect(&path).unwrap();
@@ -38,7 +38,10 @@ fn unix_faces_as_clients_expect_them() {
     let status = host.faces.status(id).unwrap();
     assert!(matches!(status.uri, FaceUri::Fd(_)));
     assert_eq!(status.local_uri, FaceUri::Unix(path));
-    assert_eq!((status.scope, status.persistency, status.mtu), (Scope::Local, Persistency::OnDemand, None));
+    assert_eq!(
+        (status.scope, status.persistency, status.mtu),
+        (Scope::Local, Persistency::OnDemand, None)
+    );
     assert_eq!(status.flags, FaceFlags::CONGESTION_MARKING);
     assert_eq!(id.number(), 256);
 
@@ -54,18 +57,21 @@ fn unix_faces_as_clients_expect_them() {
     drop(client);
     host.until("the end", |host| host.destroyed() == [id]);
     assert!(matches!(host.events.last(), Some(FaceEvent::Destroyed(_, CloseReason::PeerClosed))));
-    assert_eq!((host.faces.len(), host.faces.totals().in_interests, host.faces.totals().out_data), (0, 1, 1));
+    assert_eq!(
+        (host.faces.len(), host.faces.totals().in_interests, host.faces.totals().out_data),
+        (0, 1, 1)
+    );
     host.check_pool();
     assert_eq!(host.pool.chunks_in_use(), 1, "only what the pool fills with packets made here");
 }
 
 #[test]
-fn one_octet_at_a_time_and_many_packets_a_write() {
+fn packets_arrive_bytewise_or_many_per_write() {
     let (mut host, path, _directory) = unix_host(FacesConfig::default());
     let mut client = UnixStream::connect(&path).unwrap();
     let id = accepted(&mut host);
-    for octet in data("slow", 300) {
-        client.write_all(&[octet]).unwrap();
+    for byte in data("slow", 300) {
+        client.write_all(&[byte]).unwrap();
         host.turn(0);
     }
     assert_eq!(host.received, [(id, Kind::Data, data("slow", 300))]);
@@ -74,7 +80,8 @@ fn one_octet_at_a_time_and_many_packets_a_write() {
 
     let writer = std::thread::spawn(move || {
         for at in 0..200 {
-            let burst: Vec<u8> = (0..50).flat_map(|n| data(&format!("{at}/{n}"), at * 40)).collect();
+            let burst: Vec<u8> =
+                (0..50).flat_map(|n| data(&format!("{at}/{n}"), at * 40)).collect();
             client.write_all(&burst).unwrap();
         }
         client
@@ -89,11 +96,11 @@ fn one_octet_at_a_time_and_many_packets_a_write() {
 }
 
 #[test]
-fn what_is_no_packet_in_framing_is_counted_and_passed_over() {
+fn malformed_packet_is_counted_and_skipped() {
     let (mut host, path, _directory) = unix_host(FacesConfig::default());
     let mut client = UnixStream::connect(&path).unwrap();
     let id = accepted(&mut host);
-    // A link packet with an unknown field, an Interest without a name, then a good one.
+    // A link packet with an unknown critical field, an Interest without a name, then a valid one.
     client.write_all(&[0x64, 2, 0x55, 0, 5, 2, 0xf0, 0]).unwrap();
     client.write_all(&interest("a")).unwrap();
     host.until("the good one", |host| host.received.len() == 1);
@@ -103,7 +110,7 @@ fn what_is_no_packet_in_framing_is_counted_and_passed_over() {
 }
 
 #[test]
-fn lost_framing_ends_a_stream_and_reserves_nothing() {
+fn lost_framing_closes_stream_and_holds_nothing() {
     let (mut host, path, _directory) = unix_host(FacesConfig::default());
     for garbage in [
         &[6, 255, 255, 255, 255, 255, 255, 255, 255, 255][..],
@@ -120,9 +127,12 @@ fn lost_framing_ends_a_stream_and_reserves_nothing() {
         client.write_all(&interest("before")).unwrap();
         client.write_all(garbage).unwrap();
         host.until("the end", |host| host.destroyed().contains(&id));
-        assert!(matches!(host.events.last(), Some(FaceEvent::Destroyed(_, CloseReason::FramingLost(_)))));
+        assert!(matches!(
+            host.events.last(),
+            Some(FaceEvent::Destroyed(_, CloseReason::FramingLost(_)))
+        ));
         assert_eq!(host.received.pop(), Some((id, Kind::Interest, interest("before"))));
-        // Our end is closed.
+        // The router's end is closed.
         client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         assert!(matches!(client.read(&mut [0]), Ok(0) | Err(_)));
     }
@@ -130,9 +140,12 @@ fn lost_framing_ends_a_stream_and_reserves_nothing() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_is_bounded_and_holds_no_packets() {
-    let config =
-        FacesConfig { stream_send_buffer: 64 << 10, congestion_marking: false, ..FacesConfig::default() };
+fn peer_that_does_not_read_is_bounded_and_holds_no_packets() {
+    let config = FacesConfig {
+        stream_send_buffer: 64 << 10,
+        congestion_marking: false,
+        ..FacesConfig::default()
+    };
     let (mut host, path, _directory) = unix_host(config);
     let mut client = UnixStream::connect(&path).unwrap();
     let id = accepted(&mut host);
@@ -146,13 +159,17 @@ fn a_peer_that_does_not_read_is_bounded_and_holds_no_packets() {
         host.check_pool();
     }
     let status = host.faces.status(id).unwrap();
-    assert!(status.queue_bytes <= 1 << 20 && status.queue_bytes > 1000 << 10, "{}", status.queue_bytes);
-    let dropped = status.counters.dropped(Cause::FaceQueueFull);
+    assert!(
+        status.queue_bytes <= 1 << 20 && status.queue_bytes > 1000 << 10,
+        "{}",
+        status.queue_bytes
+    );
+    let dropped = status.counters.dropped(DropCause::FaceQueueFull);
     assert_eq!(dropped, status.counters.out_data_dropped);
     assert_eq!(status.counters.out_data + dropped, 1000);
     assert!(dropped > 700, "{dropped}");
 
-    // The peer reads again: what was kept comes whole and in order, and what is sent from now on comes behind it.
+    // The peer reads again: queued packets arrive whole and in order, followed by new ones.
     let kept = status.counters.out_data as usize;
     let len = data("0000", 8000).len();
     let reader = std::thread::spawn(move || {
@@ -168,13 +185,13 @@ fn a_peer_that_does_not_read_is_bounded_and_holds_no_packets() {
         assert!(packet == data(&format!("{at:04}"), 8000), "packet {at}");
     }
     assert!(bytes.ends_with(&data("last", 8000)));
-    // Nothing makes the loop spin.
+    // The loop does not spin.
     assert_eq!(host.turn(0), 0);
     drop(client);
 }
 
 #[test]
-fn a_long_queue_marks_congestion() {
+fn long_queue_marks_congestion() {
     let config = FacesConfig { stream_send_buffer: 64 << 10, ..FacesConfig::default() };
     let (mut host, path, _directory) = unix_host(config);
     let _client = UnixStream::connect(&path).unwrap();
@@ -188,24 +205,24 @@ fn a_long_queue_marks_congestion() {
 }
 
 #[test]
-fn a_peer_that_vanishes_ends_its_face_after_what_it_said() {
+fn vanished_peer_closes_face_after_its_packets() {
     let (mut host, path, _directory) = unix_host(FacesConfig::default());
     let mut client = UnixStream::connect(&path).unwrap();
     let id = accepted(&mut host);
     client.write_all(&data("parting", 10)).unwrap();
     drop(client);
-    // The write fails first; what was said before must not be lost for that.
+    // The write fails first; packets received before must not be lost.
     host.send(id, Kind::Data, &data("x", 100));
     host.until("the end", |host| host.destroyed() == [id]);
     assert_eq!(host.received, [(id, Kind::Data, data("parting", 10))]);
-    assert_eq!(host.faces.drops().total(Cause::FaceGone), 1);
+    assert_eq!(host.faces.drops().total(DropCause::FaceGone), 1);
     host.send(id, Kind::Data, &data("x", 100));
-    assert_eq!(host.faces.drops().total(Cause::FaceGone), 2);
+    assert_eq!(host.faces.drops().total(DropCause::FaceGone), 2);
     host.check_pool();
 }
 
 #[test]
-fn a_thousand_connects_and_the_bound() {
+fn thousand_connections_are_accepted_up_to_the_limit() {
     let config = FacesConfig { faces_max: 1000, ..FacesConfig::default() };
     let (mut host, path, _directory) = unix_host(config);
     let mut clients: Vec<_> = (0..1100).map(|_| UnixStream::connect(&path).unwrap()).collect();
@@ -227,7 +244,7 @@ fn a_thousand_connects_and_the_bound() {
 }
 
 #[test]
-fn a_dead_socket_is_replaced_a_live_one_is_not_nor_a_file() {
+fn unused_socket_is_replaced_and_used_one_or_file_is_not() {
     let directory = tempfile::tempdir().unwrap();
     let mut host = Host::new(FacesConfig::default());
     let path = directory.path().join("dead.sock");
@@ -251,16 +268,17 @@ fn a_dead_socket_is_replaced_a_live_one_is_not_nor_a_file() {
 }
 
 #[test]
-fn tcp_over_loopback_is_local_and_works_both_ways() {
+fn tcp_over_loopback_is_local() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
-        let (mut router, mut client) = (Host::new(FacesConfig::default()), Host::new(FacesConfig::default()));
+        let (mut router, mut client) =
+            (Host::new(FacesConfig::default()), Host::new(FacesConfig::default()));
         let bound = router.faces.listen_tcp(address.parse().unwrap()).unwrap();
         let (now, uri) = (client.now(), FaceUri::Tcp(bound));
         let face = client.faces.connect(now, &uri, None, &FaceOptions::default()).unwrap();
         assert!(
             matches!(client.faces.connect(now, &uri, None, &FaceOptions::default()), Err(FaceError::Exists(id)) if id == face)
         );
-        // Sent before the connection is there.
+        // Sent before the connection is established.
         client.send(face, Kind::Interest, &interest("early"));
         for _ in 0..1000 {
             client.turn(1);
@@ -273,37 +291,50 @@ fn tcp_over_loopback_is_local_and_works_both_ways() {
             }
         }
         assert_eq!(client.received, [(face, Kind::Data, data("early", 8000))]);
-        assert!(client.events.iter().any(|event| matches!(event, FaceEvent::Up(id) if *id == face)));
+        assert!(
+            client.events.iter().any(|event| matches!(event, FaceEvent::Up(id) if *id == face))
+        );
         let (ours, theirs) =
             (client.faces.status(face).unwrap(), router.faces.status(router.created()[0]).unwrap());
         assert_eq!((&ours.local_uri, &ours.uri), (&theirs.uri, &theirs.local_uri));
-        assert_eq!((ours.scope, ours.persistency, ours.up), (Scope::Local, Persistency::Persistent, true));
+        assert_eq!(
+            (ours.scope, ours.persistency, ours.up),
+            (Scope::Local, Persistency::Persistent, true)
+        );
         assert_eq!((theirs.scope, theirs.persistency), (Scope::Local, Persistency::OnDemand));
     }
 }
 
 #[test]
-fn tcp_that_nobody_answers() {
+fn tcp_without_listener_fails() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut host = Host::new(FacesConfig::default());
     let now = host.now();
     match host.faces.connect(now, &FaceUri::Tcp(free), None, &FaceOptions::default()) {
         Ok(id) => host.until("refused", |host| host.destroyed() == [id]),
-        Err(error) => assert!(error.to_string().contains("nobody listens"), "{error}"),
+        Err(error) => assert!(error.to_string().contains("no program listens"), "{error}"),
     }
     let error = host
         .faces
         .connect(now, &"unix:///nowhere/x".parse().unwrap(), None, &FaceOptions::default())
         .unwrap_err();
     assert!(
-        error.to_string().contains("unix:///nowhere/x") && error.to_string().contains("no such path"),
+        error.to_string().contains("unix:///nowhere/x")
+            && error.to_string().contains("no such path"),
         "{error}"
     );
-    for refused in
-        ["fd://3", "internal://", "null://", "tcp://example.test:1", "udp4://224.0.23.170", "tcp4://0.0.0.0"]
-    {
+    for refused in [
+        "fd://3",
+        "internal://",
+        "null://",
+        "tcp://example.test:1",
+        "udp4://224.0.23.170",
+        "tcp4://0.0.0.0",
+    ] {
         assert!(
-            host.faces.connect(now, &refused.parse().unwrap(), None, &FaceOptions::default()).is_err(),
+            host.faces
+                .connect(now, &refused.parse().unwrap(), None, &FaceOptions::default())
+                .is_err(),
             "{refused}"
         );
     }
@@ -311,7 +342,7 @@ fn tcp_that_nobody_answers() {
 }
 
 #[test]
-fn half_closed_streams_end_and_adopted_ones_live() {
+fn half_closed_stream_is_closed_and_adopted_one_works() {
     let mut host = Host::new(FacesConfig::default());
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let now = host.now();
@@ -332,7 +363,7 @@ fn half_closed_streams_end_and_adopted_ones_live() {
 }
 
 #[test]
-fn a_reset_connection_ends_its_face() {
+fn reset_connection_closes_face() {
     let mut host = Host::new(FacesConfig::default());
     let bound = host.faces.listen_tcp("127.0.0.1:0".parse().unwrap()).unwrap();
     let client = TcpStream::connect(bound).unwrap();
@@ -345,7 +376,7 @@ fn a_reset_connection_ends_its_face() {
 }
 
 #[test]
-fn a_host_that_goes_leaves_nothing() {
+fn close_all_leaves_nothing() {
     let (mut host, path, _directory) = unix_host(FacesConfig::default());
     let mut client = UnixStream::connect(&path).unwrap();
     let id = accepted(&mut host);
@@ -367,7 +398,7 @@ fn a_host_that_goes_leaves_nothing() {
 }
 
 #[test]
-fn nothing_is_read_without_room_and_nothing_is_lost() {
+fn exhausted_pool_pauses_reading_and_loses_nothing() {
     let (mut host, path, _directory) = unix_host(FacesConfig::default());
     let mut client = UnixStream::connect(&path).unwrap();
     accepted(&mut host);
@@ -382,7 +413,7 @@ fn nothing_is_read_without_room_and_nothing_is_lost() {
 }
 
 #[test]
-fn internal_and_null_faces() {
+fn internal_and_null_faces_work() {
     let mut host = Host::new(FacesConfig::default());
     let now = host.now();
     let id = host.faces.open_internal(now);
@@ -392,7 +423,9 @@ fn internal_and_null_faces() {
     host.faces.inject(now, &[1, 2, 3], &mut host.pool, &mut batch);
     let packet = batch.pop().unwrap();
     assert!(
-        batch.is_empty() && host.pool.meta(&packet).ingress == id && host.pool.meta(&packet).ingress_local
+        batch.is_empty()
+            && host.pool.meta(&packet).ingress == id
+            && host.pool.meta(&packet).ingress_local
     );
     host.pool.release(packet);
     host.send(id, Kind::Data, &data("a", 8000));
@@ -407,15 +440,15 @@ fn internal_and_null_faces() {
         host.send(id, Kind::Data, &data("a", 8000));
     }
     host.turn(0);
-    assert!(host.faces.drops().total(Cause::FaceQueueFull) > 50);
+    assert!(host.faces.drops().total(DropCause::FaceQueueFull) > 50);
     assert!(!host.faces.close(id, &mut host.pool));
     host.send(FaceId::NULL, Kind::Data, &data("a", 10));
-    assert_eq!(host.faces.drops().total(Cause::NullFace), 1);
+    assert_eq!(host.faces.drops().total(DropCause::NullFace), 1);
     host.check_pool();
 }
 
 #[test]
-fn strangers_over_tcp_do_not_take_all_faces() {
+fn tcp_peers_do_not_take_all_faces() {
     let config = FacesConfig { peers_max: 3, ..FacesConfig::default() };
     let (mut host, path, _directory) = unix_host(config);
     let bound = host.faces.listen_tcp("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -430,9 +463,9 @@ fn strangers_over_tcp_do_not_take_all_faces() {
     accepted(&mut host);
 }
 
-/// Who is there stays; nobody else is let in, and another listener may take the place.
+/// Existing faces stay, no new ones are accepted, and another listener may take the address.
 #[test]
-fn a_listener_ends_and_its_faces_stay() {
+fn stopped_listener_keeps_its_faces() {
     let (mut host, path, directory) = unix_host(FacesConfig::default());
     let mut client = UnixStream::connect(&path).unwrap();
     let id = accepted(&mut host);
@@ -454,7 +487,10 @@ fn a_listener_ends_and_its_faces_stay() {
     let webs = host.faces.listen_websocket("127.0.0.1:0".parse().unwrap()).unwrap();
     let _no_face_yet = TcpStream::connect(webs).unwrap();
     host.turn(10);
-    assert!(host.faces.stop_listening(&FaceUri::Tcp(bound)) && host.faces.stop_listening(&FaceUri::Ws(webs)));
+    assert!(
+        host.faces.stop_listening(&FaceUri::Tcp(bound))
+            && host.faces.stop_listening(&FaceUri::Ws(webs))
+    );
     assert!(TcpStream::connect(bound).is_err() && TcpStream::connect(webs).is_err());
     host.turn(0);
     assert_eq!(host.faces.listeners().len(), 1);

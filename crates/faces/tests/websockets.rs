@@ -1,13 +1,13 @@
-//! WebSocket faces over real sockets: the peer's octets by hand, and the router's own at both ends.
+//! WebSocket faces over real sockets, with hand-made peers and with the router at both ends.
 
 mod common;
 
 use common::{Host, data, interest};
-use nw_element_api::{Cause, Kind};
+use nw_element_api::{DropCause, Kind};
 use nw_faces::config::WebSocketConfig;
 use nw_faces::{
-    CloseReason, FaceError, FaceEvent, FaceId, FaceOptions, FaceUpdate, FaceUri, FacesConfig, Persistency,
-    Scope, WebSocketFault,
+    CloseReason, FaceError, FaceEvent, FaceId, FaceOptions, FaceUpdate, FaceUri, FacesConfig,
+    Persistency, Scope, WebSocketFault,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use std::time::Duration;
 const REQUEST: &str = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
 
-/// Longer than any packet in its link header.
+/// Longer than the longest link packet.
 const TOO_LONG: usize = 9500;
 
 fn host(websocket: WebSocketConfig) -> (Host, SocketAddr) {
@@ -39,23 +39,27 @@ fn open(host: &mut Host, bound: SocketAddr, headers: &str) -> (TcpStream, FaceId
     host.until("accepted", |host| host.created().len() > before);
     let answer = head(&mut client);
     assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
-    assert!(answer.to_ascii_lowercase().contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo=\r\n"));
+    assert!(
+        answer
+            .to_ascii_lowercase()
+            .contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo=\r\n")
+    );
     let id = *host.created().last().unwrap();
     (client, id)
 }
 
-/// An HTTP head.
+/// Reads an HTTP head.
 fn head(client: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\n") {
-        let mut octet = [0];
-        client.read_exact(&mut octet).unwrap();
-        bytes.push(octet[0]);
+        let mut byte = [0];
+        client.read_exact(&mut byte).unwrap();
+        bytes.push(byte[0]);
     }
     String::from_utf8(bytes).unwrap()
 }
 
-/// A masked frame.
+/// Encodes a masked frame.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     const MASK: [u8; 4] = [7, 0, 255, 9];
     let mut out = vec![first];
@@ -67,11 +71,11 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
         }
     }
     out.extend(MASK);
-    out.extend(payload.iter().zip(MASK.iter().cycle()).map(|(octet, mask)| octet ^ mask));
+    out.extend(payload.iter().zip(MASK.iter().cycle()).map(|(byte, mask)| byte ^ mask));
     out
 }
 
-/// A frame of the router: its first octet and payload; `None` at the end of the connection.
+/// Reads a frame of the router: its first byte and payload. `None` at the end of the connection.
 fn read_frame(client: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
     let mut head = [0; 2];
     client.read_exact(&mut head).ok()?;
@@ -101,7 +105,10 @@ fn packets_are_binary_messages() {
     let status = host.faces.status(id).unwrap();
     assert_eq!(status.uri, FaceUri::WsClient(client.local_addr().unwrap()));
     assert_eq!(status.local_uri, FaceUri::Ws(bound));
-    assert_eq!((status.scope, status.persistency, status.mtu), (Scope::Local, Persistency::OnDemand, None));
+    assert_eq!(
+        (status.scope, status.persistency, status.mtu),
+        (Scope::Local, Persistency::OnDemand, None)
+    );
     assert!(status.up && status.expiry.is_none());
 
     let both = [frame(0x82, &interest("a")), frame(0x82, &data("b", 8000))].concat();
@@ -109,14 +116,14 @@ fn packets_are_binary_messages() {
     host.until("both", |host| host.received.len() == 2);
     assert_eq!(host.received[0], (id, Kind::Interest, interest("a")));
     assert_eq!(host.received[1], (id, Kind::Data, data("b", 8000)));
-    for octet in frame(0x82, &interest("slow")) {
-        client.write_all(&[octet]).unwrap();
+    for byte in frame(0x82, &interest("slow")) {
+        client.write_all(&[byte]).unwrap();
         host.turn(0);
     }
     host.until("the slow one", |host| host.received.len() == 3);
     assert_eq!(host.received[2], (id, Kind::Interest, interest("slow")));
 
-    // Short ones are copied, long ones are not; each is a message of its own.
+    // Short packets are copied, long ones are not; each is a message of its own.
     for len in [10, 300, 8000, 20] {
         host.send(id, Kind::Data, &data("x", len));
     }
@@ -126,7 +133,10 @@ fn packets_are_binary_messages() {
     }
     let counters = host.faces.status(id).unwrap().counters;
     let sent: usize = [10, 300, 8000, 20].iter().map(|len| data("x", *len).len()).sum();
-    assert_eq!((counters.in_packets, counters.out_packets, counters.out_bytes), (3, 4, sent as u64));
+    assert_eq!(
+        (counters.in_packets, counters.out_packets, counters.out_bytes),
+        (3, 4, sent as u64)
+    );
     host.check_pool();
     assert_eq!(host.pool.chunks_in_use(), 1, "only what the pool fills with packets made here");
     let update = FaceUpdate { persistency: Some(Persistency::Permanent), ..FaceUpdate::default() };
@@ -135,7 +145,7 @@ fn packets_are_binary_messages() {
 }
 
 #[test]
-fn messages_in_pieces_with_pings_between() {
+fn fragmented_messages_with_pings_between_are_received() {
     let (mut host, bound) = host(WebSocketConfig::default());
     let (mut client, id) = open(&mut host, bound, "");
     let packet = data("pieces", 5000);
@@ -151,41 +161,49 @@ fn messages_in_pieces_with_pings_between() {
 }
 
 #[test]
-fn what_breaks_the_protocol_ends_the_connection_with_its_code() {
+fn protocol_fault_closes_connection_with_its_code() {
     let (mut host, bound) = host(WebSocketConfig::default());
     let unmasked = [&[0x82, 3][..], &interest("a")[..3]].concat();
     let faults = [
         (WebSocketFault::Text, 1003, frame(0x81, b"hello")),
         (WebSocketFault::TooLong, 1009, frame(0x82, &[0; TOO_LONG])),
-        (WebSocketFault::TooLong, 1009, [frame(0x02, &[0; 6000]), frame(0x80, &[0; 6000])].concat()),
+        (
+            WebSocketFault::TooLong,
+            1009,
+            [frame(0x02, &[0; 6000]), frame(0x80, &[0; 6000])].concat(),
+        ),
         (WebSocketFault::Mask, 1002, unmasked),
         (WebSocketFault::Frame, 1002, frame(0xc2, b"")),
         (WebSocketFault::Order, 1002, frame(0x80, b"")),
     ];
-    for (at, (fault, code, octets)) in faults.iter().enumerate() {
+    for (at, (fault, code, bytes)) in faults.iter().enumerate() {
         let (mut client, id) = open(&mut host, bound, "");
-        client.write_all(&[frame(0x82, &interest("before")), octets.clone()].concat()).unwrap();
+        client.write_all(&[frame(0x82, &interest("before")), bytes.clone()].concat()).unwrap();
         host.until("the end", |host| host.destroyed().contains(&id));
-        let Some(FaceEvent::Destroyed(status, reason)) = host.events.last() else { panic!("no end") };
+        let Some(FaceEvent::Destroyed(status, reason)) = host.events.last() else {
+            panic!("no end")
+        };
         assert_eq!(*reason, CloseReason::WebSocket(*fault));
-        assert_eq!(status.counters.dropped(Cause::WebSocketFault), 1);
-        assert_eq!(host.faces.drops().total(Cause::WebSocketFault), at as u64 + 1);
+        assert_eq!(status.counters.dropped(DropCause::WebSocketFault), 1);
+        assert_eq!(host.faces.drops().total(DropCause::WebSocketFault), at as u64 + 1);
         assert_eq!(host.received.pop(), Some((id, Kind::Interest, interest("before"))));
         let (first, payload) = read_frame(&mut client).unwrap();
         assert_eq!((first, &payload[..2]), (0x88, &u16::to_be_bytes(*code)[..]));
         assert_eq!(&payload[2..], fault.as_str().as_bytes());
         assert_eq!(read_frame(&mut client), None);
     }
-    // A length that no memory has is refused by the head alone.
+    // A length beyond memory is refused by the head alone.
     let (mut client, id) = open(&mut host, bound, "");
-    client.write_all(&[0x82, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4]).unwrap();
+    client
+        .write_all(&[0x82, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4])
+        .unwrap();
     host.until("the end", |host| host.destroyed().contains(&id));
     assert_eq!(read_frame(&mut client).unwrap().1[..2], 1009u16.to_be_bytes());
     assert_eq!(host.pool.chunks_in_use(), 0);
 }
 
 #[test]
-fn messages_that_are_no_packets_are_counted_and_passed_over() {
+fn malformed_messages_are_counted_and_skipped() {
     let (mut host, bound) = host(WebSocketConfig::default());
     let (mut client, id) = open(&mut host, bound, "");
     let two = [interest("a"), interest("b")].concat();
@@ -199,7 +217,7 @@ fn messages_that_are_no_packets_are_counted_and_passed_over() {
 }
 
 #[test]
-fn closing_is_said_by_whoever_begins() {
+fn close_frame_is_sent_by_the_closing_end() {
     let (mut host, bound) = host(WebSocketConfig::default());
     let (mut client, id) = open(&mut host, bound, "");
     client.write_all(&frame(0x88, &1000u16.to_be_bytes())).unwrap();
@@ -222,7 +240,7 @@ fn closing_is_said_by_whoever_begins() {
 }
 
 #[test]
-fn pages_are_local_only_when_their_origin_is_listed() {
+fn page_is_local_only_if_its_origin_is_listed() {
     let listed = "http://localhost:8080".to_owned();
     let config = WebSocketConfig { local_origins: vec![listed], ..WebSocketConfig::default() };
     let (mut router, bound) = host(config.clone());
@@ -235,21 +253,23 @@ fn pages_are_local_only_when_their_origin_is_listed() {
     ] {
         let (mut client, id) = open(&mut router, bound, headers);
         assert_eq!(router.faces.status(id).unwrap().scope, scope, "{headers}");
-        // What forwarding asks for /localhost.
+        // What forwarding checks for /localhost.
         client.write_all(&frame(0x82, &interest("a"))).unwrap();
         router.until("read", |host| !host.received.is_empty());
         router.received.clear();
     }
     let (mut strict, bound) = host(WebSocketConfig { other_origins: false, ..config });
     let mut client = connect(bound);
-    client.write_all(format!("{REQUEST}Origin: http://elsewhere.example\r\n\r\n").as_bytes()).unwrap();
+    client
+        .write_all(format!("{REQUEST}Origin: http://elsewhere.example\r\n\r\n").as_bytes())
+        .unwrap();
     strict.until("refused", |host| refused(host) == 1);
     assert!(head(&mut client).starts_with("HTTP/1.1 403 "));
     assert!(strict.faces.is_empty());
 }
 
 #[test]
-fn what_is_no_handshake_gets_an_answer_and_no_face() {
+fn invalid_handshake_gets_response_and_no_face() {
     let (mut host, bound) = host(WebSocketConfig::default());
     let long = format!("GET / HTTP/1.1\r\nCookie: {}\r\n", "x".repeat(20_000));
     for (count, (request, status)) in [
@@ -276,7 +296,7 @@ fn what_is_no_handshake_gets_an_answer_and_no_face() {
 }
 
 #[test]
-fn slow_handshakes_are_given_up_and_do_not_keep_others_out() {
+fn slow_handshakes_are_closed_and_do_not_block_others() {
     let config = WebSocketConfig { handshakes_max: 3, ..WebSocketConfig::default() };
     let (mut host, bound) = host(config);
     let mut slow: Vec<_> = (0..5)
@@ -292,8 +312,8 @@ fn slow_handshakes_are_given_up_and_do_not_keep_others_out() {
     let (_client, _) = open(&mut host, bound, "");
     assert_eq!((refused(&host), host.faces.len()), (3, 1));
     for client in &mut slow[3..] {
-        for octet in b"TP/1.1\r\n" {
-            client.write_all(&[*octet]).unwrap();
+        for byte in b"TP/1.1\r\n" {
+            client.write_all(&[*byte]).unwrap();
             host.turn(0);
         }
     }
@@ -302,13 +322,13 @@ fn slow_handshakes_are_given_up_and_do_not_keep_others_out() {
     host.turn(0);
     assert_eq!(refused(&host), 5);
     assert!(head(&mut slow[4]).starts_with("HTTP/1.1 408 "));
-    // A timer that is late for a place that is taken again does no harm.
+    // A late timer of a slot that is used again does no harm.
     let (_other, _) = open(&mut host, bound, "");
     assert_eq!(host.faces.len(), 2);
 }
 
 #[test]
-fn connections_are_bounded() {
+fn connections_are_limited() {
     let (mut host, bound) = host(WebSocketConfig { faces_max: 2, ..WebSocketConfig::default() });
     let (one, _) = open(&mut host, bound, "");
     let (_two, _) = open(&mut host, bound, "");
@@ -324,7 +344,7 @@ fn connections_are_bounded() {
 }
 
 #[test]
-fn a_silent_peer_is_asked_and_then_believed_to_be_gone() {
+fn idle_peer_is_pinged_and_then_closed() {
     let (mut host, bound) = host(WebSocketConfig::default());
     let (mut client, id) = open(&mut host, bound, "");
     host.skipped_ms += 10_000;
@@ -347,9 +367,12 @@ fn a_silent_peer_is_asked_and_then_believed_to_be_gone() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_is_bounded_and_gets_whole_messages() {
-    let config =
-        FacesConfig { stream_send_buffer: 64 << 10, congestion_marking: false, ..FacesConfig::default() };
+fn peer_that_does_not_read_is_bounded_and_gets_whole_messages() {
+    let config = FacesConfig {
+        stream_send_buffer: 64 << 10,
+        congestion_marking: false,
+        ..FacesConfig::default()
+    };
     let mut host = Host::new(config);
     let bound = host.faces.listen_websocket("127.0.0.1:0".parse().unwrap()).unwrap();
     let (mut client, id) = open(&mut host, bound, "");
@@ -363,7 +386,7 @@ fn a_peer_that_does_not_read_is_bounded_and_gets_whole_messages() {
     }
     let status = host.faces.status(id).unwrap();
     assert!(status.queue_bytes <= (1 << 20) + (64 << 10) + 200, "{}", status.queue_bytes);
-    let dropped = status.counters.dropped(Cause::FaceQueueFull);
+    let dropped = status.counters.dropped(DropCause::FaceQueueFull);
     assert!(dropped > 100 && status.counters.out_data + dropped == 1000, "{dropped}");
     let kept = status.counters.out_data;
     let reader = std::thread::spawn(move || {
@@ -386,7 +409,7 @@ fn a_peer_that_does_not_read_is_bounded_and_gets_whole_messages() {
 }
 
 #[test]
-fn a_face_to_a_server_works_both_ways() {
+fn face_to_server_exchanges_packets() {
     let (mut router, bound) = host(WebSocketConfig::default());
     let mut client = Host::new(FacesConfig::default());
     let (now, uri) = (client.now(), FaceUri::Ws(bound));
@@ -395,7 +418,7 @@ fn a_face_to_a_server_works_both_ways() {
         matches!(client.faces.connect(now, &uri, None, &FaceOptions::default()), Err(FaceError::Exists(id)) if id == face)
     );
     assert!(!client.faces.status(face).unwrap().up);
-    // Sent before the connection is there.
+    // Sent before the connection is established.
     client.send(face, Kind::Interest, &interest("early"));
     client.send(face, Kind::Interest, &interest("second"));
     for _ in 0..2000 {
@@ -413,9 +436,12 @@ fn a_face_to_a_server_works_both_ways() {
     let (ours, theirs) =
         (client.faces.status(face).unwrap(), router.faces.status(router.created()[0]).unwrap());
     assert_eq!((&ours.local_uri, &ours.uri), (&theirs.uri, &theirs.local_uri));
-    assert_eq!((ours.scope, ours.persistency, ours.up), (Scope::NonLocal, Persistency::Persistent, true));
+    assert_eq!(
+        (ours.scope, ours.persistency, ours.up),
+        (Scope::NonLocal, Persistency::Persistent, true)
+    );
     assert_eq!(theirs.counters.in_interests, 2);
-    // What is masked is long, too.
+    // Long packets are masked too.
     client.send(face, Kind::Data, &data("long", 8000));
     for _ in 0..1000 {
         client.turn(1);
@@ -433,12 +459,13 @@ fn a_face_to_a_server_works_both_ways() {
 }
 
 #[test]
-fn a_server_that_does_not_agree_gets_no_face_and_a_permanent_one_comes_back() {
+fn refusing_server_gets_no_face_and_permanent_face_reconnects() {
     let mut client = Host::new(FacesConfig::default());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let uri = FaceUri::Ws(listener.local_addr().unwrap());
     let now = client.now();
-    let options = FaceOptions { persistency: Some(Persistency::Permanent), ..FaceOptions::default() };
+    let options =
+        FaceOptions { persistency: Some(Persistency::Permanent), ..FaceOptions::default() };
     let id = client.faces.connect(now, &uri, None, &options).unwrap();
     let (mut server, _) = listener.accept().unwrap();
     client.turn(100);
@@ -451,7 +478,9 @@ fn a_server_that_does_not_agree_gets_no_face_and_a_permanent_one_comes_back() {
     server.write_all(b"HTTP/1.1 404 Not Found\r\n\r\n").unwrap();
     client.until("the end", |host| host.destroyed() == [id]);
     let refused = CloseReason::WebSocket(WebSocketFault::Refused);
-    assert!(matches!(client.events.last(), Some(FaceEvent::Destroyed(_, reason)) if *reason == refused));
+    assert!(
+        matches!(client.events.last(), Some(FaceEvent::Destroyed(_, reason)) if *reason == refused)
+    );
     drop((server, listener));
 
     let (mut router, bound) = host(WebSocketConfig::default());

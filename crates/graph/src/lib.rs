@@ -1,28 +1,24 @@
-//! Host B: elements connected as a graph file says. Layer 5: refuses to know what an element does; the catalogue of `nw-elements` tells what there is.
+//! Host B: runs elements connected as a graph file describes. Layer 5: does not depend on what an
+//! element does. The graph itself (file, model, checker, drawings) is in `nw-graph-language`, which
+//! this crate re-exports.
 //!
 //! ```text
-//!  file ─ language ─▶ Graph (model) ─ check ─▶ Engine ─▶ packets, as the fused plane takes and gives them
+//!  Graph ─▶ Engine ─▶ packets, with the same interface as the fused plane
+//!             ▲
+//!  sockets ─ host        graph_test: the tests of a graph file, in virtual time
 //! ```
 
 #![forbid(unsafe_code)]
 
-pub mod check;
-pub mod draw;
 pub mod engine;
-pub mod help;
+pub mod graph_test;
 pub mod host;
-pub mod language;
-pub mod model;
-mod nearest;
-mod problem;
-mod standard;
-pub mod trial;
 
-pub use engine::{ChangeOrder, Changed, Engine, Errand, Fault};
-pub use language::{GraphFile, Test};
-pub use model::{Connection, Face, From, Graph, Node, Place, To};
-pub use problem::{Problem, Problems};
-pub use standard::standard;
+pub use engine::{ChangeMode, ChangeSummary, Engine, Fault, OffloadJob};
+pub use nw_graph_language::{
+    Connection, Face, Graph, GraphFile, Node, Position, Problem, Problems, Source, Target, Test,
+    check, draw, help, language, model, standard,
+};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,9 +1,11 @@
-//! Graphs that change while packets flow: nothing is lost where the order says so, nothing comes twice, all is counted.
-//! `NW_CHANGES=1000000 cargo test -p nw-graph --release --test change` goes on for longer.
+//! Changes of the graph while packets flow: no packet is lost where the change mode promises that,
+//! none arrives twice, every loss is counted.
 
 use nw_element_api::decode::decode_lazily;
-use nw_element_api::{FaceId, FaceInfo, Instant, Kind, LinkType, Packet, Parameters, Pool, Scope, Value};
-use nw_graph::{ChangeOrder, Connection, Engine, From, Graph, To, standard};
+use nw_element_api::{
+    FaceId, FaceInfo, Kind, LinkType, Packet, Parameters, Pool, Scope, Timestamp, Value,
+};
+use nw_graph::{ChangeMode, Connection, Engine, Graph, Source, Target, standard};
 use nw_name::{HashKey, Name};
 use nw_wire::{DataBuilder, DigestSha256, InterestBuilder, Token};
 use std::collections::VecDeque;
@@ -14,18 +16,19 @@ const SOUTH: FaceId = FaceId::from_slot(300, 0);
 const NORTH: FaceId = FaceId::from_slot(301, 0);
 const INFO: FaceInfo = FaceInfo { scope: Scope::NonLocal, link_type: LinkType::PointToPoint };
 
-/// One of many forms of the same router: sizes that make elements new, and with or without a content store.
+/// Returns one of 18 variants of a router: table sizes, which make elements new, and with or
+/// without a content store.
 fn graph(form: u64) -> Graph {
-    let whole = |name: &str, number: u64| (name.to_owned(), Value::Integer(number as i64));
+    let integer = |name: &str, number: u64| (name.to_owned(), Value::Integer(number as i64));
     let routes = ("routes".to_owned(), Value::List(vec![Value::Text("/ north".to_owned())]));
     let mut graph = standard(&[("south", INFO), ("north", INFO)], |node| {
         Parameters(match node {
-            "store" => vec![whole("packets", 4 + form % 3), whole("mib", 1)],
+            "store" => vec![integer("packets", 4 + form % 3), integer("mib", 1)],
             "router" => {
                 let sizes = vec![
-                    whole("pending", 512 + form / 3 % 3),
-                    whole("prefixes", 8),
-                    whole("dead_nonces", 64),
+                    integer("pending", 512 + form / 3 % 3),
+                    integer("prefixes", 8),
+                    integer("dead_nonces", 64),
                 ];
                 [sizes, vec![routes.clone()]].concat()
             }
@@ -42,41 +45,50 @@ fn without_store(graph: &mut Graph) {
     let at = |name: &str| graph.nodes.iter().position(|node| node.name == name).expect("a node");
     let (dispatcher, store, router) = (at("dispatcher"), at("store"), at("router"));
     graph.connections.retain(|connection| {
-        let of_store = matches!(connection.from, From::Port(node, _) if node == store);
-        !of_store && !matches!(connection.to, To::Port(node, _) if node == store)
+        let of_store = matches!(connection.from, Source::Port(node, _) if node == store);
+        !of_store && !matches!(connection.to, Target::Port(node, _) if node == store)
     });
-    let place = Default::default();
-    graph.connections.push(Connection { from: From::Port(dispatcher, 0), to: To::Port(router, 0), place });
-    graph.connections.push(Connection { from: From::Port(router, 1), to: To::Faces, place });
+    let position = Default::default();
+    graph.connections.push(Connection {
+        from: Source::Port(dispatcher, 0),
+        to: Target::Port(router, 0),
+        position,
+    });
+    graph.connections.push(Connection {
+        from: Source::Port(router, 1),
+        to: Target::Faces,
+        position,
+    });
     graph.nodes.remove(store);
-    // Those behind it move up.
+    // Nodes after the removed one move up.
     let up = |node: &mut usize| *node -= usize::from(*node > store);
     for connection in &mut graph.connections {
-        if let From::Port(node, _) = &mut connection.from {
+        if let Source::Port(node, _) = &mut connection.from {
             up(node);
         }
-        if let To::Port(node, _) = &mut connection.to {
+        if let Target::Port(node, _) = &mut connection.to {
             up(node);
         }
     }
 }
 
-/// A consumer in the south, a producer in the north that answers some steps later, and a graph that changes between them.
-struct Bench {
+/// A consumer in the south, a producer in the north that replies some steps later, and a graph that
+/// changes in between.
+struct TestBench {
     engine: Engine,
     pool: Pool,
-    now: Instant,
+    now: Timestamp,
     out: Vec<Packet>,
     random: u64,
-    asked: u32,
-    /// By number of the Interest: Data that came back.
-    answered: Vec<u8>,
-    /// Interests on their way to be answered: number, token.
-    waiting: VecDeque<(u32, Token)>,
+    interests_sent: u32,
+    /// By number of the Interest: number of Data received.
+    data_received: Vec<u8>,
+    /// Interests at the producer: number and token.
+    at_producer: VecDeque<(u32, Token)>,
     returns_tokens: bool,
 }
 
-impl Bench {
+impl TestBench {
     fn new(seed: u64, returns_tokens: bool) -> Self {
         let mut engine = match Engine::new(&graph(0), KEY, 7) {
             Ok(engine) => engine,
@@ -85,15 +97,27 @@ impl Bench {
         engine.add_face(SOUTH, INFO, 0, false);
         engine.add_face(NORTH, INFO, 1, false);
         let (mut pool, mut out) = (Pool::new(KEY, 32, 2048), Vec::new());
-        engine.apply(Instant::START, &mut pool, &mut out).expect("good routes");
-        let (answered, waiting) = (Vec::new(), VecDeque::new());
-        let now = Instant::from_millis(1);
-        Bench { engine, pool, now, out, random: seed, asked: 0, answered, waiting, returns_tokens }
+        engine.apply(Timestamp::START, &mut pool, &mut out).expect("good routes");
+        let (data_received, at_producer) = (Vec::new(), VecDeque::new());
+        let now = Timestamp::from_millis(1);
+        TestBench {
+            engine,
+            pool,
+            now,
+            out,
+            random: seed,
+            interests_sent: 0,
+            data_received,
+            at_producer,
+            returns_tokens,
+        }
     }
 
     fn draw(&mut self, below: u64) -> u64 {
-        self.random =
-            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.random >> 33) % below
     }
 
@@ -109,21 +133,23 @@ impl Bench {
         packet
     }
 
-    /// Some Interests, some answers, and a little time.
-    fn traffic(&mut self, asks: bool) {
+    /// Sends some Interests (if `sends_interests`) and some Data, and advances the clock by 300 µs.
+    fn traffic(&mut self, sends_interests: bool) {
         let mut packets = Vec::new();
-        if asks {
+        if sends_interests {
             for _ in 0..=self.draw(4) {
-                let interest = InterestBuilder::new(Self::name(self.asked)).nonce(self.asked + 1).encode();
+                let interest = InterestBuilder::new(Self::name(self.interests_sent))
+                    .nonce(self.interests_sent + 1)
+                    .encode();
                 packets.push(self.receive(&interest, SOUTH, Token::NONE));
-                self.answered.push(0);
-                self.asked += 1;
+                self.data_received.push(0);
+                self.interests_sent += 1;
             }
         }
-        // As many as a batch of the pool's size takes.
-        let most = if asks { self.draw(6) } else { 256 };
-        for _ in 0..most {
-            let Some((number, token)) = self.waiting.pop_front() else { break };
+        // Without new Interests, all replies that fit the pool are sent.
+        let replies_max = if sends_interests { self.draw(6) } else { 256 };
+        for _ in 0..replies_max {
+            let Some((number, token)) = self.at_producer.pop_front() else { break };
             let Ok(data) = DataBuilder::new(&Self::name(number), b"x").encode(&DigestSha256);
             let token = if self.returns_tokens { token } else { Token::NONE };
             packets.push(self.receive(&data, NORTH, token));
@@ -140,34 +166,41 @@ impl Bench {
     fn collect(&mut self) {
         for packet in self.out.drain(..) {
             let (wire, meta) = self.pool.view(&packet);
-            let number = meta.name_in(wire).component(-1).and_then(|last| last.integer()).expect("a segment");
+            let number = meta
+                .name_in(wire)
+                .component(-1)
+                .and_then(|last| last.integer())
+                .expect("a segment");
             match (meta.kind, meta.egress) {
-                (Kind::Interest, NORTH) => self.waiting.push_back((number as u32, meta.link.token)),
-                (Kind::Data, SOUTH) => self.answered[number as usize] += 1,
+                (Kind::Interest, NORTH) => {
+                    self.at_producer.push_back((number as u32, meta.link.token))
+                }
+                (Kind::Data, SOUTH) => self.data_received[number as usize] += 1,
                 (kind, face) => panic!("{kind:?} left by {face:?}"),
             }
             self.pool.release(packet);
         }
     }
 
-    fn change(&mut self, order: ChangeOrder) {
+    fn change(&mut self, order: ChangeMode) {
         let form = self.draw(18);
-        let changed = self.engine.change(self.now, &graph(form), order, &mut self.pool, &mut self.out);
+        let changed =
+            self.engine.change(self.now, &graph(form), order, &mut self.pool, &mut self.out);
         assert!(changed.is_ok(), "{changed:?}");
         self.collect();
     }
 
-    /// Lets all end that is under way.
-    fn settle(&mut self) {
-        while !self.waiting.is_empty() {
+    /// Sends all outstanding replies, and checks that nothing is left.
+    fn finish(&mut self) {
+        while !self.at_producer.is_empty() {
             self.traffic(false);
         }
         for _ in 0..64 {
             self.traffic(false);
         }
-        assert!(!self.engine.is_changing(), "a change ends when nothing is awaited any more");
-        assert_eq!(self.pool.packets_in_use(), 0, "every packet ended");
-        assert!(self.answered.iter().all(|answers| *answers <= 1), "nothing comes twice");
+        assert!(!self.engine.is_changing(), "a change is complete when no reply is awaited");
+        assert_eq!(self.pool.packets_in_use(), 0, "no packet is left in the pool");
+        assert!(self.data_received.iter().all(|answers| *answers <= 1), "no Data arrives twice");
     }
 }
 
@@ -175,103 +208,109 @@ fn changes() -> u64 {
     std::env::var("NW_CHANGES").ok().and_then(|changes| changes.parse().ok()).unwrap_or(6_000)
 }
 
-/// Under load, with answers that take several changes to come.
-fn nothing_is_lost(order: ChangeOrder, returns_tokens: bool) {
-    let mut bench = Bench::new(42, returns_tokens);
+/// Changes under load; replies arrive several changes later.
+fn assert_no_packet_lost(order: ChangeMode, returns_tokens: bool) {
+    let mut bench = TestBench::new(42, returns_tokens);
     for _ in 0..changes() {
         for _ in 0..bench.draw(3) {
             bench.traffic(true);
         }
-        // Before the next change is begun the last one is complete, or its time is over: that loses what the oldest elements wait for.
+        // Wait until the last change is complete: starting another one earlier loses what the
+        // oldest elements wait for.
         while bench.engine.is_changing() {
-            let asks = bench.draw(4) != 0;
-            bench.traffic(asks);
+            let sends_interests = bench.draw(4) != 0;
+            bench.traffic(sends_interests);
         }
         bench.change(order);
     }
-    bench.settle();
-    let lost = bench.answered.iter().filter(|answers| **answers == 0).count();
-    assert_eq!(lost, 0, "of {} Interests", bench.asked);
-    assert!(u64::from(bench.asked) > changes());
+    bench.finish();
+    let lost = bench.data_received.iter().filter(|answers| **answers == 0).count();
+    assert_eq!(lost, 0, "of {} Interests", bench.interests_sent);
+    assert!(u64::from(bench.interests_sent) > changes());
 }
 
 #[test]
-fn make_before_break_loses_nothing() {
-    nothing_is_lost(ChangeOrder::MakeBeforeBreak, true);
+fn change_make_before_break_loses_nothing() {
+    assert_no_packet_lost(ChangeMode::MakeBeforeBreak, true);
 }
 
 #[test]
-fn make_before_break_loses_nothing_where_no_token_comes_back() {
-    nothing_is_lost(ChangeOrder::MakeBeforeBreak, false);
+fn change_make_before_break_without_returned_tokens_loses_nothing() {
+    assert_no_packet_lost(ChangeMode::MakeBeforeBreak, false);
 }
 
 #[test]
-fn buffering_loses_nothing() {
-    nothing_is_lost(ChangeOrder::Buffer, true);
+fn change_buffer_loses_nothing() {
+    assert_no_packet_lost(ChangeMode::Buffer, true);
 }
 
 #[test]
-fn what_is_dropped_is_counted() {
-    let mut bench = Bench::new(43, true);
+fn change_drop_counts_every_lost_packet() {
+    let mut bench = TestBench::new(43, true);
     for _ in 0..changes() {
         for _ in 0..bench.draw(3) {
             bench.traffic(true);
         }
-        bench.change(ChangeOrder::Drop);
+        bench.change(ChangeMode::Drop);
     }
-    bench.settle();
-    let lost = bench.answered.iter().filter(|answers| **answers == 0).count() as u64;
-    assert!(lost > 0, "a change in the midst of traffic loses something");
-    let unsolicited = bench.engine.drops().total(nw_element_api::Cause::UnsolicitedData);
-    assert_eq!(lost, unsolicited, "each Interest was sent and answered; whose router had gone is counted");
+    bench.finish();
+    let lost = bench.data_received.iter().filter(|answers| **answers == 0).count() as u64;
+    assert!(lost > 0, "changes under load lose packets");
+    let unsolicited = bench.engine.drops().total(nw_element_api::DropCause::UnsolicitedData);
+    assert_eq!(
+        lost, unsolicited,
+        "each Interest was satisfied, or its Data counted as unsolicited"
+    );
 }
 
-/// Whatever the orders are, one on top of the other: packets are conserved.
+/// Any sequence of modes, with overlapping changes: packets are conserved.
 #[test]
-fn any_changes_conserve_packets() {
-    let mut bench = Bench::new(44, true);
+fn changes_in_any_order_conserve_packets() {
+    let mut bench = TestBench::new(44, true);
     for _ in 0..changes() {
         for _ in 0..bench.draw(3) {
             bench.traffic(true);
         }
-        let orders = [ChangeOrder::Drop, ChangeOrder::Buffer, ChangeOrder::MakeBeforeBreak];
+        let orders = [ChangeMode::Drop, ChangeMode::Buffer, ChangeMode::MakeBeforeBreak];
         let order = orders[bench.draw(3) as usize];
         bench.change(order);
     }
-    bench.settle();
-    let lost = bench.answered.iter().filter(|answers| **answers == 0).count() as u64;
-    assert_eq!(lost, bench.engine.drops().total(nw_element_api::Cause::UnsolicitedData));
+    bench.finish();
+    let lost = bench.data_received.iter().filter(|answers| **answers == 0).count() as u64;
+    assert_eq!(lost, bench.engine.drops().total(nw_element_api::DropCause::UnsolicitedData));
 }
 
 #[test]
-fn a_graph_that_does_not_work_changes_nothing() {
-    let mut bench = Bench::new(45, true);
+fn change_to_invalid_graph_keeps_running_graph() {
+    let mut bench = TestBench::new(45, true);
     let mut bad = graph(0);
-    // An element of another kind, which is made anew: of one that stays nothing is wrong that would keep it from going on.
+    // A new element with an invalid parameter. For an element that stays, an invalid fixed
+    // parameter does not matter.
     bad.nodes[1].name = "another".to_owned();
     bad.nodes[1].parameters.0.push(("mibs".to_owned(), Value::Integer(1)));
-    let refused = bench.engine.change(bench.now, &bad, ChangeOrder::Drop, &mut bench.pool, &mut bench.out);
+    let refused =
+        bench.engine.change(bench.now, &bad, ChangeMode::Drop, &mut bench.pool, &mut bench.out);
     assert_eq!(refused.expect_err("refused").len(), 1);
     bench.traffic(true);
-    bench.settle();
-    assert!(bench.answered.iter().all(|answers| *answers == 1));
+    bench.finish();
+    assert!(bench.data_received.iter().all(|answers| *answers == 1));
 }
 
-/// A neighbour that comes back may be there before its old connection has ended.
+/// A peer that reconnects may be accepted before its old connection has ended.
 #[test]
-fn a_face_for_one_peer_goes_on_with_the_next() {
+fn single_peer_listener_next_peer_takes_over() {
     let mut graph = graph(0);
-    (graph.faces[1].listens, graph.faces[1].is_single) = (true, true);
+    (graph.faces[1].is_listener, graph.faces[1].is_single_peer) = (true, true);
     let Ok(mut engine) = Engine::new(&graph, KEY, 7) else { panic!("a good graph") };
-    let again = FaceId::from_slot(302, 0);
+    let second_peer = FaceId::from_slot(302, 0);
     engine.add_face(SOUTH, INFO, 0, false);
     engine.add_face(NORTH, INFO, 1, true);
-    engine.add_face(again, INFO, 1, true);
+    engine.add_face(second_peer, INFO, 1, true);
     let (mut pool, mut out) = (Pool::new(KEY, 4, 64), Vec::new());
-    let now = Instant::from_millis(1);
-    for (number, expected) in [(1, NORTH), (2, again)] {
+    let now = Timestamp::from_millis(1);
+    for (number, expected) in [(1, NORTH), (2, second_peer)] {
         engine.apply(now, &mut pool, &mut out).expect("good routes");
-        let interest = InterestBuilder::new(Bench::name(number)).nonce(number).encode();
+        let interest = InterestBuilder::new(TestBench::name(number)).nonce(number).encode();
         let packet = pool.copy_of(&interest).expect("a buffer");
         (pool.meta_mut(&packet).ingress, pool.meta_mut(&packet).arrival) = (SOUTH, now);
         decode_lazily(&mut pool, &packet).expect("well-formed");

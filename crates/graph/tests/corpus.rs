@@ -1,4 +1,5 @@
-//! Replays the corpus of the fuzz target `graph`; see `crates/wire/tests/corpus.rs` for what file names promise.
+//! Replays the corpus of the fuzz target `graph`; file names are explained in
+//! `crates/wire/tests/corpus.rs`.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::path::Path;
 mod graph_target;
 
 #[test]
-fn the_graph_corpus_replays() {
+fn graph_corpus_replays() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/graph");
     let mut replayed = 0;
     for entry in fs::read_dir(corpus).expect("the corpus") {
@@ -16,7 +17,8 @@ fn the_graph_corpus_replays() {
         let outcome = graph_target::graph(&fs::read(&path).expect("a readable seed"));
         match (outcome, name.split_once('-')) {
             (Ok(()), Some(("ok", _))) | (_, Some(("found", _))) => {}
-            (Err(fault), Some(("bad", rest))) if rest.split('-').next() == Some(fault) => {}
+            (Err(fault), Some(("bad", fault_and_name)))
+                if fault_and_name.split('-').next() == Some(fault) => {}
             _ => panic!("graph/{name}: {outcome:?}"),
         }
         replayed += 1;

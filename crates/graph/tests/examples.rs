@@ -1,16 +1,20 @@
-//! The graphs under `examples/graphs`: each is good, has tests, and they pass. `NW_CASE=<part of a path>` runs some of them.
+//! The graphs under `examples/graphs` have no problems, and their tests pass. `NW_CASE=<part of a
+//! path>` selects some of them.
 
-use nw_graph::{GraphFile, trial};
+use nw_graph::{GraphFile, graph_test};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/graphs");
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").path()).collect();
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("the folder")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     let filter = std::env::var("NW_CASE").unwrap_or_default();
     files.retain(|path| {
-        path.extension().is_some_and(|end| end == "graph") && path.to_string_lossy().contains(&filter)
+        path.extension().is_some_and(|end| end == "graph")
+            && path.to_string_lossy().contains(&filter)
     });
     files.sort();
     assert!(!files.is_empty(), "no graph has {filter:?} in its path");
@@ -18,7 +22,7 @@ fn files() -> Vec<PathBuf> {
 }
 
 #[test]
-fn each_is_good_and_its_tests_pass() {
+fn examples_checked_and_tests_pass() {
     let mut failures = Vec::new();
     for path in files() {
         let text = fs::read_to_string(&path).expect("text");
@@ -32,7 +36,7 @@ fn each_is_good_and_its_tests_pass() {
         };
         assert!(!file.tests.is_empty(), "{name} has no test");
         for test in &file.tests {
-            if let Err(failure) = trial::run_test(&file.graph, test) {
+            if let Err(failure) = graph_test::run_test(&file.graph, test) {
                 failures.push(format!("{name}: {}: {failure}", test.name));
             }
         }

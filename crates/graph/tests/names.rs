@@ -1,7 +1,8 @@
-//! Names of labelled Data are read when an element asks for it, and at the latest when they leave.
+//! Names of Data with return labels are decoded when an element needs them, and at the latest when
+//! the Data leaves.
 
 use nw_element_api::decode::decode_lazily;
-use nw_element_api::{DropReason, FaceId, FaceInfo, Instant, LinkType, Packet, Pool, Scope};
+use nw_element_api::{DropReason, FaceId, FaceInfo, LinkType, Packet, Pool, Scope, Timestamp};
 use nw_elements::Counter;
 use nw_graph::{Engine, GraphFile};
 use nw_name::{HashKey, Name};
@@ -12,25 +13,27 @@ const SOUTH: FaceId = FaceId::from_slot(300, 0);
 const NORTH: FaceId = FaceId::from_slot(301, 0);
 const INFO: FaceInfo = FaceInfo { scope: Scope::NonLocal, link_type: LinkType::PointToPoint };
 
-/// Good ones and ones without a name, in turn.
+/// Number of packets; every second one has an invalid name.
 const PACKETS: usize = 10;
 
-/// Takes labelled Data from the south through `graph`; gives the engine and how many left.
+/// Sends labelled Data from the south through `graph`. Returns the engine and the number of packets
+/// that left.
 fn run(graph: &str) -> (Engine, usize) {
     let text = format!(
-        "face south = udp4://192.0.2.1:6363\nface north = udp4://192.0.2.2:6363\nnobody = sink\nnorth -> nobody\n{graph}"
+        "face south = udp4://192.0.2.1:6363\nface north = udp4://192.0.2.2:6363\ndiscard = sink\nnorth -> discard\n{graph}"
     );
-    let graph = GraphFile::read("test", &text).unwrap_or_else(|problems| panic!("{problems}")).graph;
+    let graph =
+        GraphFile::read("test", &text).unwrap_or_else(|problems| panic!("{problems}")).graph;
     let mut engine = Engine::new(&graph, KEY, 7).unwrap_or_else(|faults| panic!("{faults:?}"));
     engine.add_face(SOUTH, INFO, 0, false);
     engine.add_face(NORTH, INFO, 1, false);
     let (mut pool, mut out) = (Pool::new(KEY, 32, 512), Vec::new());
     let mut packets: Vec<Packet> = (0..PACKETS).map(|number| receive(number, &mut pool)).collect();
-    engine.process(Instant::START, &mut packets, &mut pool, &mut out);
+    engine.process(Timestamp::START, &mut packets, &mut pool, &mut out);
     let left = out.len();
     for packet in out {
         let (bytes, meta) = pool.view(&packet);
-        assert!(meta.knows_hash() && meta.name_in(bytes).to_string().starts_with("/a/"));
+        assert!(meta.has_full_hash() && meta.name_in(bytes).to_string().starts_with("/a/"));
         assert_eq!(meta.egress, NORTH);
         Data::check(bytes).expect("what leaves is whole");
         pool.release(packet);
@@ -41,7 +44,8 @@ fn run(graph: &str) -> (Engine, usize) {
 
 fn receive(number: usize, pool: &mut Pool) -> Packet {
     let name = "/a".parse::<Name>().expect("a name").with_segment(number as u64);
-    let mut wire = DataBuilder::new(&name, b"x").encode(&DigestSha256).unwrap_or_else(|never| match never {});
+    let mut wire =
+        DataBuilder::new(&name, b"x").encode(&DigestSha256).unwrap_or_else(|never| match never {});
     if number % 2 == 1 {
         let name_start = Data::check(&wire).expect("as built").name_start();
         wire[name_start + 1] = 100;
@@ -49,7 +53,7 @@ fn receive(number: usize, pool: &mut Pool) -> Packet {
     let packet = pool.copy_of(&wire).expect("a buffer");
     let meta = pool.meta_mut(&packet);
     meta.ingress = SOUTH;
-    meta.link.token = Token::new(&[1; 6]).expect("six octets");
+    meta.link.token = Token::new(&[1; 6]).expect("six bytes");
     decode_lazily(pool, &packet).expect("whole, but for the name");
     packet
 }
@@ -59,27 +63,39 @@ fn malformed(engine: &Engine) -> u64 {
 }
 
 #[test]
-fn where_nobody_looks_they_are_read_when_they_leave() {
-    let (engine, left) = run("copy = tee\nsouth -> copy.packet\ncopy.packet -> north\ncopy.copy -> nobody\n");
+fn deferred_name_without_reader_decoded_on_egress() {
+    let (engine, left) =
+        run("copy = tee\nsouth -> copy.packet\ncopy.packet -> north\ncopy.copy -> discard\n");
     assert_eq!((left, malformed(&engine)), (PACKETS / 2, PACKETS as u64 / 2));
 }
 
 #[test]
-fn who_looks_at_names_is_shown_none_that_was_not_read() {
-    let (mut engine, left) = run("seen = counter(depth = 1)\nsouth -> seen.packet\nseen.packet -> north\n");
+fn deferred_name_decoded_before_element_that_reads_names() {
+    let (mut engine, left) =
+        run("seen = counter(depth = 1)\nsouth -> seen.packet\nseen.packet -> north\n");
     assert_eq!((left, malformed(&engine)), (PACKETS / 2, PACKETS as u64 / 2));
     let mut pool = Pool::new(KEY, 1, 1);
-    let seen = engine.with("seen", Instant::START, &mut pool, &mut Vec::new(), |counter: &mut Counter, _| {
-        counter.prefixes().iter().map(|seen| (seen.prefix().to_string(), seen.packets())).collect::<Vec<_>>()
-    });
+    let seen = engine.with(
+        "seen",
+        Timestamp::START,
+        &mut pool,
+        &mut Vec::new(),
+        |counter: &mut Counter, _| {
+            counter
+                .prefixes()
+                .iter()
+                .map(|seen| (seen.prefix().to_string(), seen.packets()))
+                .collect::<Vec<_>>()
+        },
+    );
     assert_eq!(seen, Some(vec![("/a".to_owned(), PACKETS as u64 / 2)]));
 }
 
 #[test]
-fn a_store_reads_those_that_nobody_has_found_pending() {
+fn deferred_name_decoded_by_content_store() {
     let (engine, left) = run(
         "sort = packet_dispatcher\nstore = content_store\nsouth -> sort.packet\nsort.interest -> store.interest\nsort.data -> store.data\n\
-         sort.nack -> nobody\nstore.data -> north\nstore.hit -> north\nstore.miss -> nobody\n",
+         sort.nack -> discard\nstore.data -> north\nstore.hit -> north\nstore.miss -> discard\n",
     );
     assert_eq!((left, malformed(&engine)), (PACKETS / 2, PACKETS as u64 / 2));
 }

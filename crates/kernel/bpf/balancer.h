@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
 /*
- * What the balancer's programs know: their maps, and what they note of the frame at hand. Its user side is crates/kernel/src/balancer,
- * which writes these structures octet by octet: whoever changes one changes LAYOUT there.
+ * The maps of the balancer's programs, and their working state for the current frame. The user side
+ * is crates/kernel/src/balancer, which writes these structures byte by byte: with every change to a
+ * pinned map, change LAYOUT there.
  *
- * Addresses and ports are kept as they lie in packets (network order), all other numbers as the machine has them.
+ * Addresses and ports are in network order, as in packets; all other numbers in host order.
  */
 #ifndef NW_BALANCER_H
 #define NW_BALANCER_H
@@ -11,29 +12,30 @@
 #define NDN_MEMBERS
 #include "ndn.h"
 
-static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;
+static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value,
+					 __u64 flags) = (void *)2;
 static long (*const bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static __u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static void *(*const bpf_ringbuf_reserve)(void *ring, __u64 len, __u64 flags) = (void *)131;
 static void (*const bpf_ringbuf_submit)(void *record, __u64 flags) = (void *)132;
 static void (*const bpf_ringbuf_discard)(void *record, __u64 flags) = (void *)133;
 
-/* Numbers that lie in heads, which are declared as others. */
+/* Numbers in headers that are declared as other types. */
 typedef __u64 __attribute__((may_alias)) u64_at;
 typedef __u32 __attribute__((may_alias)) u32_at;
 typedef __u16 __attribute__((may_alias)) u16_at;
 
-/* Members have numbers from 1 to 63; 0 is none. */
+/* Members have numbers from 1 to 63; 0 means none. */
 #define MEMBERS 64
-/* Slots and ports are octets in lines: one write of the user side changes 64 of them. */
-#define LINE_OCTETS 64
-/* The highest bits of a mixed hash choose the slot, as in crates/slot-table/src/table.rs. */
+/* Slots and ports are bytes in lines: one write of the user side changes a line of 64. */
+#define LINE_BYTES 64
+/* The highest bits of a mixed hash are the slot, as in crates/slot-table/src/table.rs. */
 #define SLOT_MULTIPLIER 0x9e3779b97f4a7c15ull
 #define SLOT_BITS 17
-#define SLOT_LINES ((1 << SLOT_BITS) / LINE_OCTETS)
-#define PORT_LINES (65536 / LINE_OCTETS)
+#define SLOT_LINES ((1 << SLOT_BITS) / LINE_BYTES)
+#define PORT_LINES (65536 / LINE_BYTES)
 
-/* What becomes of a frame: `Verdict` of crates/kernel/src/balancer/counters.rs, in its order. */
+/* The outcome of a frame: `Verdict` in crates/kernel/src/balancer/counters.rs, in its order. */
 enum verdict {
 	PASSED,
 	INTEREST,
@@ -51,9 +53,11 @@ enum verdict {
 	TOO_LONG_OUT,
 	IP_OPTIONS,
 	IPV6_EXTENSIONS,
-	/* From here on the frame ends here. This one: a copy is with the balancer's process, see `held`. */
+	/*
+	 * From here on the frame ends here. This one: copied to the balancer's process, see `held`.
+	 */
 	IP_FRAGMENT_HELD,
-	/* From here on: dropped. */
+	/* From here on the frame is dropped. */
 	NO_MEMBER,
 	NO_HOP,
 	NO_ROUTE,
@@ -69,7 +73,7 @@ enum verdict {
 	VERDICTS = 32,
 };
 
-/* What a packet of a member's is; in the order of `struct direction`. */
+/* The kind of a packet, in the order of `struct direction`. */
 enum kind {
 	KIND_INTEREST,
 	KIND_DATA,
@@ -79,9 +83,9 @@ enum kind {
 };
 
 struct direction {
-	/* By `enum kind`, and room to mask. */
+	/* By `enum kind`; eight, so that an index can be masked. */
 	__u64 packets[8];
-	__u64 octets;
+	__u64 bytes;
 };
 
 struct member_counters {
@@ -95,27 +99,30 @@ struct counters {
 };
 
 /* What changes with the rules. */
-struct ruling {
+struct rule_state {
 	/* Bit n: there is a rule for a prefix of n components. */
 	__u32 lengths;
-	/* The member that has the control names. */
+	/* The member that serves control names. */
 	__u32 control;
 };
 
-/* What each packet needs stands together. */
+/* The settings that each packet needs are in one structure. */
 struct cluster {
 	/* Ethernet faces: two interfaces, 0 for none. */
 	__u32 outside;
 	__u32 inside;
-	/* Its addresses, 0 for none, and the folded sums of their 16-bit words. */
+	/* The cluster's addresses, 0 for none, and the folded sums of their 16-bit words. */
 	__u64 address6[2];
 	__u32 address4;
 	__u32 sum4;
 	__u32 sum6;
 	__u32 port;
-	struct ruling ruling;
+	struct rule_state rule_state;
 	struct config config;
-	/* Of Ethernet faces: the cluster's address outside and NDN's group, the first octet lowest. */
+	/*
+	 * Ethernet faces: the cluster's address outside and NDN's multicast address; the first byte
+	 * is the lowest.
+	 */
 	__u64 mac;
 	__u64 group;
 };
@@ -132,18 +139,18 @@ struct member {
 	__u32 port;
 	/* 0: no such member. */
 	__u32 flags;
-	/* The next hop: the interface, its VLAN tag (0 for none), octets of an IP packet that fit. */
+	/* The next hop: the interface, its VLAN tag (0: untagged), its MTU in bytes. */
 	__u32 ifindex;
 	__u32 vlan;
 	__u32 mtu;
-	/* The frame's two addresses, to and from. */
+	/* The frame's two addresses: destination, source. */
 	__u32 ethernet[3];
 	__u32 unused;
-	/* Of Ethernet faces, the first octet lowest; 0 for none. */
+	/* Ethernet faces: its address, the first byte lowest; 0 for none. */
 	__u64 mac;
 };
 
-/* What a rule says, and the length of its prefix, which a match is held to. */
+/* A rule, with the length of its prefix, which a match is compared with. */
 struct rule {
 	__u16 depth;
 	__u8 control;
@@ -166,20 +173,26 @@ struct interest_fragment {
 	__u64 member;
 };
 
-/* An Interest that longer names answer too, as a member sent it to a peer of one port: who waits for the Data, and until when. */
-struct asked {
+/*
+ * An Interest with CanBePrefix that a member sent to a one-port peer: the member that waits for the
+ * Data, and until when.
+ */
+struct pending_interest {
 	__u64 until_ns;
 	__u32 member;
-	/* Components of its name, which a match is held to. */
+	/* Number of components of its name, which a match is compared with. */
 	__u32 length;
 };
 
-/* InterestLifetime when a packet names none; those that name more are forgotten sooner than their member forgets them. */
-#define ASKED_NS 4000000000ull
+/*
+ * The default InterestLifetime. Interests with a longer one are forgotten earlier than their member
+ * forgets them.
+ */
+#define PENDING_NS 4000000000ull
 
-/* What is looked for among them. */
-struct asking {
-	/* Bit n: there was a name of n components. */
+/* The lengths of recorded names. */
+struct pending_lengths {
+	/* Bit n: a name of n components was recorded. */
 	__u32 lengths;
 };
 
@@ -188,118 +201,135 @@ struct link {
 	__u32 vlan;
 };
 
-/* What the later fragments of an IPv4 packet do; a member's number besides. */
-enum fragment_way {
+/* What the later fragments of an IPv4 packet do; FRAGMENT_TO with a member's number. */
+enum fragment_action {
 	FRAGMENT_PASS,
 	FRAGMENT_TO,
 	FRAGMENT_OUT,
 };
 
-/* Valid until a time: senders use the identification of a packet again. */
+/* A record of a first fragment. It expires, as senders reuse the identification of a packet. */
 struct fragment_entry {
-	__u32 way;
+	__u32 action;
 	__u32 member;
 	__u64 until_ns;
 };
 
-/* How long the later fragments of a packet follow its first one. Those of one packet are sent together. */
+/* How long later fragments follow the first one. The fragments of one packet are sent together. */
 #define FRAGMENTS_NS 2000000000ull
 
 /*
- * A later fragment that came before the first one of its packet, as the balancer's process gets it: crates/kernel/src/balancer/held.rs.
- * With the header that the ring puts before each, 1024 of them take 2 MiB. Frames of Ethernet with two tags fit.
+ * A later fragment that arrived before the first one of its packet, as the balancer's process reads
+ * it: crates/kernel/src/balancer/held. With the header that the ring adds to each, 1024 of them
+ * take 2 MiB. Ethernet frames with two tags fit.
  */
 #define HELD_BYTES 2016
 
 struct held_fragment {
-	/* When it came. */
+	/* When it arrived. */
 	__u64 at_ns;
 	__u32 ifindex;
 	__u32 len;
-	/* The tag that the system has taken off the frame, and its type as in packets; 0 for none. */
+	/*
+	 * The tag that the system has removed from the frame, and its type in network order; 0 for
+	 * none.
+	 */
 	__u16 tag;
 	__u16 tag_type;
-	/* Where IPv4 is in the frame. */
+	/* The offset of the IPv4 header in the frame. */
 	__u16 l2;
 	/* 1: from a member. */
 	__u16 outwards;
 	__u8 frame[HELD_BYTES];
 };
 
-/* How a frame goes on, step by step. */
+/* The next step of a frame. */
 enum step {
-	/* Nothing more: the verdict stands, and the frame is passed or dropped. */
+	/* None: the verdict is final, and the frame is passed or dropped. */
 	DONE,
-	/* To the cluster's port: its name decides. */
+	/* To the cluster's port: the name chooses the member. */
 	BY_NAME,
-	/* To w->member, whatever it is. */
+	/* To w->member, without looking at the name. */
 	TO_PORT,
-	/* A member's, to the outside. */
+	/* From a member, to the outside. */
 	OUT,
 	/* Rewritten: to be written and sent. */
 	SEND,
-	/* Rewritten, but for Ethernet: to be written and left to the system. */
-	GIVE,
+	/* Rewritten except for Ethernet: to be written and left to the system. */
+	TO_SYSTEM,
 	/* A later IPv4 fragment before its first: to the balancer's process. */
 	HOLD,
 };
 
-/* What is looked at of IP: families as sockets name them; NDN over Ethernet has none. */
+/* Address families as in sockets; NDN over Ethernet has none (0). */
 #define FAMILY_V4 2
 #define FAMILY_V6 10
 
 /*
- * Notes on the frame at hand. Keys and values of maps are not among them, but on the stack: functions are handed these notes as memory of
- * any kind, which not every kernel takes for such (Linux 6.1 does not).
+ * The working state for the current frame. Keys and values of maps are not in it but on the stack:
+ * functions receive it as memory of unknown kind, which not every kernel accepts for map arguments
+ * (Linux 6.1 does not).
  */
 struct work {
-	/* Its heads, as they came and then as they leave: Ethernet's addresses (and four octets for alignment), IP, UDP. */
+	/*
+	 * The headers, as received and then as sent: Ethernet's addresses (and four bytes for
+	 * alignment), IP, UDP.
+	 */
 	__u32 ethernet[4];
 	__u32 ip[10];
 	__u16 udp[4];
-	/* Octets of Ethernet's head with its tags, 14 to 22, and the type behind it. */
+	/* Length of the Ethernet header with its tags, 14 to 22 bytes, and the type after it. */
 	__u32 l2;
 	__u32 type;
-	/* VLANs of its tags, the outer first; 0 for none. */
+	/* The VLAN ids of its tags, the outer first; 0 for none. */
 	__u32 vlans[2];
 	__u32 frame_len;
 	__u32 ifindex;
-	/* The interface that the system takes it to have come by: a VLAN's, or the same. */
+	/* The ingress interface as the system sees it: a VLAN interface, or the same. */
 	__u32 in_link;
 	__u32 family;
-	/* The packet's first octet; 0x100 when there is none. */
-	__u32 first_octet;
-	/* Where the NDN packet is in the frame; its length as UDP says; how much of that is in this frame. */
+	/* The packet's first byte; 0x100 if there is none. */
+	__u32 first_byte;
+	/*
+	 * The offset of the NDN packet in the frame; its length by UDP; how much of it is in this
+	 * frame.
+	 */
 	__u32 packet;
 	__u32 packet_len;
 	__u32 present;
-	/* 1 when this is the first of several IPv4 fragments; 2 when it is a later one. */
+	/* 1: the first of several IPv4 fragments; 2: a later one. */
 	__u32 fragmented;
 	__u32 verdict;
-	/* A number that the verifier shall forget: see unknown(). */
+	/* Hides a number from the verifier: see opaque_in_work(). */
 	__u32 forgotten;
 	__u32 member;
 	__u32 kind;
 	__u32 outwards;
-	/* Of a member's: an Interest, or a fragment of one; and that its peer answers to the cluster's port. */
+	/*
+	 * From a member: whether it is an Interest or a fragment of one; whether its peer answers
+	 * to the cluster's port.
+	 */
 	__u32 as_interest;
 	__u32 to_one_port;
-	/* To send: by which interface and with which tag. */
+	/* To send: the egress interface and the tag. */
 	__u32 out_ifindex;
 	__u32 out_vlan;
-	/* Keeps the frame's own Ethernet head but for its addresses. */
+	/* Keeps the frame's Ethernet header except for its addresses. */
 	__u32 keep_l2;
-	/* What changes in the sums of 16-bit words that checksums are: by addresses, and by what is in UDP. */
+	/* The changes of the 16-bit sums in checksums: by addresses, and by what is in UDP. */
 	__u32 sum_addresses;
 	__u32 sum_udp;
-	/* The same of IPv4's head but for its addresses. */
+	/* The change of the sum of IPv4's header, except for its addresses. */
 	__u32 sum_head;
-	/* A Sequence's first octet: where in the frame (0 for none), and what it is xor-ed with. */
+	/*
+	 * The first byte of a Sequence: its offset in the frame (0: none), and the value to xor it
+	 * with.
+	 */
 	__u32 tag_at;
 	__u32 tag;
-	__u32 octet;
-	/* What follows the name of an Interest: a type, and a length. */
-	__u16 behind_name;
+	__u32 sequence_byte;
+	/* The two bytes after the name of an Interest: a type, and a length. */
+	__u16 after_name;
 	struct bpf_fib_lookup fib;
 };
 
@@ -332,7 +362,7 @@ struct {
 } members SEC(".maps");
 
 struct line {
-	__u8 members[LINE_OCTETS];
+	__u8 members[LINE_BYTES];
 };
 
 struct {
@@ -342,7 +372,7 @@ struct {
 	__type(value, struct line);
 } slots SEC(".maps");
 
-/* Whose a UDP port is. */
+/* The member of each UDP port. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, PORT_LINES);
@@ -350,7 +380,7 @@ struct {
 	__type(value, struct line);
 } ports SEC(".maps");
 
-/* Whose an address is: IPv6, IPv4 mapped, or all ones and an Ethernet address. */
+/* The member of each address: IPv6, IPv4 mapped, or all ones and an Ethernet address. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 256);
@@ -379,7 +409,7 @@ struct {
 	__type(value, struct link);
 } links SEC(".maps");
 
-/* The other way round: the VLAN interface that takes frames of an interface and a VLAN. */
+/* The inverse: the VLAN interface of an interface and a VLAN. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 256);
@@ -394,13 +424,13 @@ struct {
 	__type(value, struct fragment_entry);
 } ip_fragments SEC(".maps");
 
-/* Fragments for the balancer's process. When it is full, as when there is no process, they are dropped. */
+/* Fragments for the balancer's process. If it is full, or there is no process, they are dropped. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 21);
 } held SEC(".maps");
 
-/* Held fragments that the process dropped, which it counts itself. */
+/* Number of held fragments that the process dropped, counted by the process. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -419,14 +449,14 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
 	__type(key, __u64);
-	__type(value, struct asked);
+	__type(value, struct pending_interest);
 } asked SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct asking);
+	__type(value, struct pending_lengths);
 } asking SEC(".maps");
 
 inlined struct work *the_work(void)
@@ -439,11 +469,11 @@ inlined struct cluster *the_cluster(void)
 	return bpf_map_lookup_elem(&cluster, (const void *)&ONLY);
 }
 
-inlined struct ruling *the_ruling(void)
+inlined struct rule_state *the_rule_state(void)
 {
 	struct cluster *c = the_cluster();
 
-	return c ? &c->ruling : 0;
+	return c ? &c->rule_state : 0;
 }
 
 inlined struct config *the_config(void)
@@ -460,7 +490,7 @@ inlined struct member *the_member(struct work *w)
 	return bpf_map_lookup_elem(&members, &number);
 }
 
-/* The verdict, and that nothing more is to be done. */
+/* Sets the verdict; nothing more is to be done. */
 inlined __u32 done(struct work *w, __u32 verdict)
 {
 	w->verdict = verdict;
@@ -473,14 +503,14 @@ inlined __u32 fail(struct work *w)
 	return done(w, FAILED);
 }
 
-/* As opaque() in ndn.h. */
-inlined __u32 unknown(struct work *w, __u32 number)
+/* Like opaque() in ndn.h, with `w`. */
+inlined __u32 opaque_in_work(struct work *w, __u32 number)
 {
-	again(w->forgotten) = number;
-	return again(w->forgotten);
+	ACCESS_ONCE(w->forgotten) = number;
+	return ACCESS_ONCE(w->forgotten);
 }
 
-/* Counts the frame by its verdict, and as its member's when it was sent on. */
+/* Counts the frame by its verdict, and for its member if it was sent on. */
 inlined void count(struct work *w, __u32 step)
 {
 	struct counters *c = bpf_map_lookup_elem(&counters, (const void *)&ONLY);
@@ -489,18 +519,18 @@ inlined void count(struct work *w, __u32 step)
 
 	if (!c)
 		return;
-	at = unknown(w, again(w->verdict)) & (VERDICTS - 1);
+	at = opaque_in_work(w, ACCESS_ONCE(w->verdict)) & (VERDICTS - 1);
 	barrier_var(at);
 	c->verdicts[at]++;
 	if (step == DONE)
 		return;
-	at = unknown(w, again(w->member)) & (MEMBERS - 1);
+	at = opaque_in_work(w, ACCESS_ONCE(w->member)) & (MEMBERS - 1);
 	barrier_var(at);
-	at = at * 2 + (again(w->outwards) & 1);
+	at = at * 2 + (ACCESS_ONCE(w->outwards) & 1);
 	barrier_var(at);
 	direction = (struct direction *)c->members + (at & (2 * MEMBERS - 1));
-	direction->octets += w->frame_len;
-	at = unknown(w, again(w->kind)) & 7;
+	direction->bytes += w->frame_len;
+	at = opaque_in_work(w, ACCESS_ONCE(w->kind)) & 7;
 	barrier_var(at);
 	direction->packets[at]++;
 }

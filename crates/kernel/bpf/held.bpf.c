@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT
 /*
- * Brings a frame that the balancer's process has held back to where it came by, in a test run with live frames:
+ * Injects a frame that the balancer's process has held at its ingress interface, by a test run with
+ * live frames:
  *
- *   nw_balance_again   to the balancer's program for XDP. Needs a driver that sends frames of XDP, as the program in the driver does
- *   nw_receive         to the system, where generic XDP and traffic control see it as any other frame
+ *   nw_balance_again   into the balancer's XDP program. Needs a driver that sends XDP frames, as
+ *                      native XDP does
+ *   nw_receive         into the system, where generic XDP and traffic control see it like any other
+ *                      frame
  */
 #include <linux/bpf.h>
 

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
 /*
- * Which shard a packet goes to, read from the packet itself. The twin of crates/wire/src/shard.rs, rule for rule; both are held to
- * tests/vectors/shards.txt.
+ * Chooses the shard of a packet from its bytes. The twin of crates/wire/src/shard.rs, rule by rule;
+ * both are tested with tests/vectors/shards.txt.
  *
- * What is read lies in per-CPU memory, because no program may read at an unknown offset of a packet it has not proven to be there. The
- * first octets are copied there at once; the rest of a long name follows. What is found there is found by small global functions: the
- * verifier looks at each once, whoever calls them. Why all is written as it is: docs/decisions/0021-kernel-programs.md.
+ * The bytes to parse are copied to per-CPU memory (`struct scratch`), as no program may read at an
+ * unknown offset of a packet. The first HEAD_BYTES are copied at once, the rest of a long name
+ * later. Parsing is split into small global functions, each of which the verifier checks once.
+ * docs/decisions/0021-kernel-programs-in-c-loaded-by-aya.md explains why the code is written this way.
  *
- * Whoever includes this file first defines `ndn_load(ctx, offset, to, len)`, which copies from the packet and returns 0 when it could; or
- * NDN_MEMBERS, when it chooses members of a cluster and not shards: then tokens are not looked at, the hash of each prefix is kept, and
- * loading, counting and the_config() are its own.
+ * The including file defines `ndn_load(ctx, offset, to, len)`, which copies from the packet and
+ * returns 0 on success; or NDN_MEMBERS, if it chooses members of a cluster instead of shards: then
+ * tokens are ignored, the hash of each prefix is kept, and the including file has its own loading,
+ * counting and the_config().
  */
 #ifndef NW_NDN_H
 #define NW_NDN_H
@@ -22,12 +24,14 @@
 #define inlined static inline __attribute__((always_inline))
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
-/* Keeps the compiler from deriving one checked value from another, which the verifier can't follow. */
+/*
+ * Keeps the compiler from deriving one checked value from another, which the verifier can't follow.
+ */
 #define barrier_var(var) ({ asm volatile("" : "+r"(var)); })
 
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 
-/* The hash is defined over little-endian words, and all words here are loaded as they lie. */
+/* The hash is defined on little-endian words, and words are loaded as they are in memory. */
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the kernel programs are for little-endian machines"
 #endif
@@ -37,16 +41,16 @@ static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)
 /* The limits, as in shard.rs. */
 #define SHARDS_MAX 64
 #define COMPONENTS_MAX 16
-#define NAME_OCTETS_MAX 512
-#define HEAD_OCTETS 128
+#define NAME_BYTES_MAX 512
+#define HEAD_BYTES 128
 #define FIELDS_MAX 16
 #define FRAGMENTS_MAX 400
-/* No head or number of a link header that is read here is longer. */
-#define STEP_OCTETS 16
+/* Maximum length of a header or number of a link field that is read here. */
+#define STEP_BYTES 16
 
 #define PORTS_MAX 8
 
-/* Why a shard was chosen: `Reason` of shard.rs, in its order, then what only the kernel knows. */
+/* Why a shard was chosen: `Reason` in shard.rs, in its order, then reasons of the kernel only. */
 enum reason {
 	REASON_INTEREST,
 	REASON_DATA,
@@ -59,13 +63,13 @@ enum reason {
 	REASON_IDLE,
 	REASON_MALFORMED,
 	REASON_NOT_NDN,
-	/* No socket was there for the shard: left to the system. */
+	/* The shard has no socket: left to the system. */
 	REASON_NO_SOCKET,
-	/* XDP: no frame of ours, passed on untouched. */
+	/* XDP: not an NDN frame for this machine, left to the system unchanged. */
 	REASON_PASSED,
-	/* The program has no configuration, or could not read what it knows to be there. */
+	/* The program has no configuration, or could not read the packet. */
 	REASON_FAILED,
-	/* XDP: there is one shard, so the packet was not read on. */
+	/* XDP: there is only one shard, so the packet was not parsed. */
 	REASON_ONLY,
 	/* No outcome yet: read_field() found the fragment, or locate() the name. */
 	NAME_FOUND,
@@ -77,12 +81,17 @@ struct config {
 	__u64 key[2];
 	/* 1 to 64; 0 leaves everything to the system. */
 	__u32 shards;
-	/* XDP: 1 takes EtherType 0x8624 too, without a VLAN; 1 more than its number takes it in that VLAN. 0 does not. */
+	/*
+	 * XDP: 0 ignores EtherType 0x8624; 1 takes untagged frames; n + 1 takes frames in VLAN n.
+	 */
 	__u32 ethernet;
 #ifndef NDN_MEMBERS
 	/* XDP: UDP destination ports in network order, 0 for none. */
 	__u16 ports[PORTS_MAX];
-	/* XDP: the interface's own address and that of its group, as words(); 0 takes frames to any. */
+	/*
+	 * XDP: the interface's own address and its multicast address, as words; 0 takes frames to
+	 * any address.
+	 */
 	__u64 mac;
 	__u64 group;
 #endif
@@ -95,33 +104,42 @@ struct counters {
 };
 #endif
 
-/* Twice the largest offset, so that a masked offset and whatever is read there stay inside. */
-#define ROOM 1024
+/* Twice the largest offset, so that a masked offset and all that is read there stay inside. */
+#define SCRATCH_LEN 1024
 
-/* What each packet needs stands together, next to its octets: between two packets the system's code displaces every cache line. */
+/*
+ * What each packet needs is in one place, next to its bytes: between two packets the system's code
+ * evicts all cache lines.
+ */
 struct scratch {
-	/* Of the link header, as far as it is read. */
+	/* The link header, as far as it was read. */
 	__u64 sequence;
 	__u64 frag_index;
 	__u64 frag_count;
-	/* The type before, as types ascend; the shard that a token of ours names, SHARDS_MAX and more for none. */
+	/*
+	 * The previous type, as types must ascend; the shard in a PIT token of this router,
+	 * SHARDS_MAX or more for none.
+	 */
 	__u32 last;
 	__u32 token;
 	__u32 has_sequence;
 #ifdef NDN_MEMBERS
-	/* Where the Sequence's number is in the packet. */
+	/* The offset of the Sequence's number in the packet. */
 	__u32 sequence_at;
 #endif
-	/* Where the packet is in its frame, and how many octets may be of it. */
+	/* The offset of the packet in its frame, and the number of bytes that may belong to it. */
 	__u32 packet;
 	__u32 len;
-	/* Of the loop over the name: where it is, where the component there ends, and whether that is an implicit digest. */
+	/*
+	 * The loop over the name: its offset, the end of the current component, whether that is an
+	 * implicit digest.
+	 */
 	__u32 at;
 	__u32 component_end;
 	__u32 in_digest;
-	/* The chosen one, for whom a helper needs it in memory. */
+	/* The chosen shard, for a helper that needs it in memory. */
 	__u32 shard;
-	/* XDP: to whom an IP packet goes; IPv4 addresses are mapped. */
+	/* XDP: the destination of an IP packet; IPv4 addresses are mapped. */
 	__u64 destination[2];
 #ifdef NDN_MEMBERS
 	/* Hashes of the name's first n components. */
@@ -130,24 +148,30 @@ struct scratch {
 	__u32 digests;
 #endif
 	__u32 nack;
-	/* What the shard is computed from; of a name, or of the number that a packet's fragments share. */
+	/*
+	 * The shard is computed from it: the hash of a name, or of the number that a packet's
+	 * fragments share.
+	 */
 	__u64 hash;
-	/* Of the loop over the name: the key's second word. */
+	/* The loop over the name: the key's second word. */
 	__u64 multiplier;
-	/* Where the link packet ends, and where its fragment starts; from the packet's start, as all that follows. */
+	/*
+	 * The end of the link packet, and the start of its fragment; from the packet's start, like
+	 * all below.
+	 */
 	__u32 end;
 	__u32 fragment;
-	/* Where the name's TLV-VALUE starts, where it ends, and where its part that is copied ends. */
+	/* The start of the name's TLV-VALUE, its end, and the end of the copied part. */
 	__u32 name;
 	__u32 name_end;
 	__u32 copied_end;
-	/* How many components there were. */
+	/* Number of components. */
 	__u32 components;
-	/* Why the shard is chosen when nothing is wrong with the name. */
+	/* The reason if the name is valid. */
 	__u32 reason;
-	/* A number that the verifier shall forget: see opaque(). */
+	/* Hides a number from the verifier: see opaque(). */
 	__u32 forgotten;
-	__u8 octets[2 * ROOM];
+	__u8 bytes[2 * SCRATCH_LEN];
 };
 
 #ifndef NDN_MEMBERS
@@ -167,8 +191,8 @@ struct {
 #endif
 
 /*
- * Nothing interrupts a program of the receive path for another packet of the same hook on the same processor, so one copy each is
- * enough; were it not so, a packet would go to a wrong shard and be sent on from there.
+ * No other packet of the same hook interrupts a program of the receive path on the same CPU, so one
+ * copy per CPU is enough. If one did, a packet would go to a wrong shard and be handed over there.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -178,8 +202,9 @@ struct {
 } scratch SEC(".maps");
 
 /*
- * The key of all maps of one entry. Not on the stack: without CAP_PERFMON each first store to a place there, and each store over a kept
- * register, is followed by an instruction that stops speculation, which costs more than all else here.
+ * The key of all maps with one entry. Not on the stack: without CAP_PERFMON, each first store to a
+ * stack slot, and each store over a spilled register, is followed by an instruction that stops
+ * speculation, which costs more than everything else here.
  */
 static const volatile __u32 ONLY;
 
@@ -202,18 +227,19 @@ inlined struct counters *the_counters(void)
 }
 #endif
 
-/* Read or written in memory, there and then. */
-#define again(place) (*(volatile typeof(place) *)&(place))
+/* Reads or writes a variable in memory, at this point of the program. */
+#define ACCESS_ONCE(place) (*(volatile typeof(place) *)&(place))
 
 /*
- * The same number, of which the verifier knows nothing any more, as it does not follow what is in a map. Offsets are masked after this:
- * a program without CAP_PERFMON may add to a pointer only what has the same bounds on every way there, and what is known of an offset
- * would make each round of a loop one of its own.
+ * The same number, with all that the verifier knows of it forgotten, as it does not track the
+ * content of maps. Offsets are masked after this: a program without CAP_PERFMON may add to a
+ * pointer only a number with the same bounds on every path, and known bounds of an offset would
+ * make the verifier check each round of a loop separately.
  */
 inlined __u32 opaque(struct scratch *s, __u32 number)
 {
-	again(s->forgotten) = number;
-	return again(s->forgotten);
+	ACCESS_ONCE(s->forgotten) = number;
+	return ACCESS_ONCE(s->forgotten);
 }
 
 #ifndef NDN_MEMBERS
@@ -228,55 +254,61 @@ inlined void count_shard(struct counters *c, struct scratch *s, __u32 shard)
 }
 #endif
 
-/* Eight octets from `at`, which is opaque; the first in the lowest bits. What lies behind the copied ones is of no packet: see who asks. */
+/*
+ * Eight bytes at the opaque offset `at`; the first is the lowest. Bytes after the copied ones are
+ * arbitrary: callers check lengths.
+ */
 inlined __u64 word(const struct scratch *s, __u32 at)
 {
-	at &= ROOM - 1;
+	at &= SCRATCH_LEN - 1;
 	barrier_var(at);
-	return *(const __u64 *)(s->octets + at);
+	return *(const __u64 *)(s->bytes + at);
 }
 
-/* The same, where it is known how far `at` may be: two words, the second for whom the first is not enough. */
+/* Two words at `at`, for callers that know a bound of it. */
 inlined const __u64 *words(const struct scratch *s, __u64 at)
 {
-	at &= ROOM - 1;
+	at &= SCRATCH_LEN - 1;
 	barrier_var(at);
-	return (const __u64 *)(s->octets + at);
+	return (const __u64 *)(s->bytes + at);
 }
 
 /*
- * `for` without a way back: the compiler lays the rounds one behind the other. Without CAP_PERFMON the verifier finds no end in a loop, as
- * on ways of mere speculation it forgets the counter.
+ * An unrolled `for` loop. Without CAP_PERFMON the verifier does not accept loops, as it loses the
+ * counter on speculative paths.
  */
-#define rounds(i, n) _Pragma("clang loop unroll(full)") for (__u32 i = 0; i < (n); i++)
+#define unrolled_for(i, n) _Pragma("clang loop unroll(full)") for (__u32 i = 0; i < (n); i++)
 
 struct head {
 	__u32 type;
 	__u32 len;
-	/* Octets of both numbers; 0 when one is longer than three octets or not minimal. Such a length is beyond any packet. */
+	/*
+	 * Length of both numbers in bytes; 0 if one is longer than three bytes or not minimal. Such
+	 * a length exceeds any packet.
+	 */
 	__u32 size;
 };
 
-/* The rare ones: type | len << 16 | size << 32. */
-__attribute__((noinline)) __u64 read_long_head(__u64 octets)
+/* Reads headers with long numbers: type | len << 16 | size << 32. */
+__attribute__((noinline)) __u64 read_long_head(__u64 bytes)
 {
-	__u64 type = octets & 0xff, len, size = 2;
+	__u64 type = bytes & 0xff, len, size = 2;
 
-	octets >>= 8;
+	bytes >>= 8;
 	if (type >= 253) {
 		if (type > 253)
 			return 0;
-		type = be16((__u16)octets);
+		type = be16((__u16)bytes);
 		if (type < 253)
 			return 0;
-		octets >>= 16;
+		bytes >>= 16;
 		size = 4;
 	}
-	len = octets & 0xff;
+	len = bytes & 0xff;
 	if (len >= 253) {
 		if (len > 253)
 			return 0;
-		len = be16((__u16)(octets >> 8));
+		len = be16((__u16)(bytes >> 8));
 		if (len < 253)
 			return 0;
 		size += 2;
@@ -284,13 +316,13 @@ __attribute__((noinline)) __u64 read_long_head(__u64 octets)
 	return type | len << 16 | size << 32;
 }
 
-/* Type and length from eight octets. */
-inlined struct head read_head(__u64 octets)
+/* Reads type and length from eight bytes. */
+inlined struct head read_head(__u64 bytes)
 {
-	struct head head = { .type = octets & 0xff, .len = octets >> 8 & 0xff, .size = 2 };
+	struct head head = { .type = bytes & 0xff, .len = bytes >> 8 & 0xff, .size = 2 };
 
 	if (unlikely(head.type >= 253 || head.len >= 253)) {
-		__u64 both = read_long_head(octets);
+		__u64 both = read_long_head(bytes);
 
 		head.type = both & 0xffff;
 		head.len = both >> 16 & 0xffff;
@@ -299,18 +331,21 @@ inlined struct head read_head(__u64 octets)
 	return head;
 }
 
-/* A NonNegativeInteger of `len` octets at `at`; false when no number has so many. */
+/* Reads a NonNegativeInteger of `len` bytes at `at`; returns 0 if the length is invalid. */
 inlined int read_integer(struct scratch *s, __u32 at, __u32 len, __u64 *value)
 {
-	__u64 octets = be64(word(s, opaque(s, at)));
+	__u64 bytes = be64(word(s, opaque(s, at)));
 
 	if (len != 1 && len != 2 && len != 4 && len != 8)
 		return 0;
-	*value = octets >> (64 - 8 * len & 63);
+	*value = bytes >> (64 - 8 * len & 63);
 	return 1;
 }
 
-/* The lower half of a word, in one instruction: clang 14 takes two shifts, each of which the next product would wait for. */
+/*
+ * The lower half of a word, in one instruction: clang 14 uses two shifts, which the next product
+ * would wait for.
+ */
 inlined __u64 low(__u64 value)
 {
 	__u32 half;
@@ -319,18 +354,21 @@ inlined __u64 low(__u64 value)
 	return half;
 }
 
-/* The two halves of the 128-bit product, one xor the other: the high one from four products of 32 bits, as no instruction gives it. */
+/*
+ * The two halves of the 128-bit product, combined by xor: the high half from four 32-bit products,
+ * as no instruction computes it.
+ */
 inlined __u64 fold(__u64 a, __u64 b)
 {
 	__u64 a0 = low(a), a1 = a >> 32, b0 = low(b), b1 = b >> 32;
 	/* Neither sum overflows: (2^32-1)^2 + 2^32-1 < 2^64. */
-	__u64 middle = a0 * b1 + (a0 * b0 >> 32);
-	__u64 other = a1 * b0 + low(middle);
+	__u64 cross = a0 * b1 + (a0 * b0 >> 32);
+	__u64 cross_low = a1 * b0 + low(cross);
 
-	return (a1 * b1 + (middle >> 32) + (other >> 32)) ^ a * b;
+	return (a1 * b1 + (cross >> 32) + (cross_low >> 32)) ^ a * b;
 }
 
-/* What to keep of two words to have the first n octets of sixteen; at n - 1, with none for n = 0. */
+/* The masks that keep the first n bytes of two words, at index n - 1. */
 static const __u64 MASKS[32][2] = {
 	{ ~0ull >> 56, 0 },
 	{ ~0ull >> 48, 0 },
@@ -350,15 +388,15 @@ static const __u64 MASKS[32][2] = {
 	{ ~0ull, ~0ull },
 };
 
-/* Whether a head at `at` may lie beyond the octets that were copied. */
+/* Whether a header at `at` may extend beyond the copied bytes. */
 inlined int beyond_head(const struct scratch *s, __u32 at)
 {
-	return at + STEP_OCTETS > HEAD_OCTETS && s->end > HEAD_OCTETS;
+	return at + STEP_BYTES > HEAD_BYTES && s->end > HEAD_BYTES;
 }
 
 /*
- * Takes in the field of a link header at `at`: where the next one starts, or 0 when the reading ends there; `*s` then has the fragment's
- * place and NAME_FOUND, or why the shard is chosen.
+ * Reads the link field at `at`, and returns the offset of the next one, or 0 at the end; s->reason
+ * is then NAME_FOUND with s->fragment set, or the reason of the outcome.
  */
 __attribute__((noinline)) __u32 read_field(__u32 at)
 {
@@ -390,7 +428,7 @@ __attribute__((noinline)) __u32 read_field(__u32 at)
 		}
 		goto ended;
 	}
-	/* Ack repeats, but ends the reading. */
+	/* Ack may repeat, but ends the reading anyway. */
 	if (head.type <= s->last)
 		goto ended;
 	s->last = head.type;
@@ -438,8 +476,9 @@ ended:
 }
 
 /*
- * Finds what the choice depends on in the first octets of a packet of `len`, of which HEAD_OCTETS at most are in the scratch. Returns the
- * reason when it is decided (and the token or hash in the scratch), else NAME_FOUND with the name's place there.
+ * Finds what the choice depends on in a packet of `len` bytes, of which at most HEAD_BYTES are in
+ * the scratch. Returns the reason if it is decided (with the token or hash in the scratch), else
+ * NAME_FOUND with the name's offsets in the scratch.
  */
 inlined __u32 locate(struct scratch *s, __u32 len)
 {
@@ -449,10 +488,10 @@ inlined __u32 locate(struct scratch *s, __u32 len)
 
 	if (!c || !c->shards || c->shards > SHARDS_MAX)
 		return REASON_FAILED;
-	type = s->octets[0];
+	type = s->bytes[0];
 	if (type != 5 && type != 6 && type != 100)
 		return REASON_NOT_NDN;
-	head = read_head(*(const __u64 *)s->octets);
+	head = read_head(*(const __u64 *)s->bytes);
 	at = head.size;
 	end = at + head.len;
 	s->end = end;
@@ -466,7 +505,7 @@ inlined __u32 locate(struct scratch *s, __u32 len)
 		s->frag_count = 1;
 		s->token = SHARDS_MAX;
 		s->reason = REASON_HEADER_LIMIT;
-		rounds(i, FIELDS_MAX) {
+		unrolled_for(i, FIELDS_MAX) {
 			at = read_field(at);
 			if (!at)
 				break;
@@ -487,24 +526,24 @@ inlined __u32 locate(struct scratch *s, __u32 len)
 		at = s->fragment;
 		if (beyond_head(s, at))
 			return REASON_HEADER_LIMIT;
-		/* The shards are looked up before the head is read, which may take a call. */
+		/* The number of shards is read before the header, as that may take a call. */
 		end = c->shards;
 		if (s->token >= end)
 			s->token = SHARDS_MAX;
 		at = opaque(s, at);
 		head = read_head(word(s, at));
 		type = head.type;
-		if (!head.size || (type != 5 && (type != 6 || again(s->nack))))
+		if (!head.size || (type != 5 && (type != 6 || ACCESS_ONCE(s->nack))))
 			return REASON_MALFORMED;
 		at += head.size;
 		end = at + head.len;
-		if (end > again(s->end))
+		if (end > ACCESS_ONCE(s->end))
 			return REASON_MALFORMED;
-		if ((again(s->nack) || type == 6) && again(s->token) < SHARDS_MAX)
+		if ((ACCESS_ONCE(s->nack) || type == 6) && ACCESS_ONCE(s->token) < SHARDS_MAX)
 			return REASON_TOKEN;
 	}
 
-	s->reason = again(s->nack) ? REASON_NACK : type == 6 ? REASON_DATA : REASON_INTEREST;
+	s->reason = ACCESS_ONCE(s->nack) ? REASON_NACK : type == 6 ? REASON_DATA : REASON_INTEREST;
 	if (at >= end)
 		return REASON_MALFORMED;
 	if (beyond_head(s, at))
@@ -516,11 +555,11 @@ inlined __u32 locate(struct scratch *s, __u32 len)
 		return REASON_MALFORMED;
 	s->name = at;
 	s->name_end = at + head.len;
-	s->copied_end = at + (head.len > NAME_OCTETS_MAX ? NAME_OCTETS_MAX : head.len);
+	s->copied_end = at + (head.len > NAME_BYTES_MAX ? NAME_BYTES_MAX : head.len);
 	return NAME_FOUND;
 }
 
-/* The component at `at`, whatever it is: its end | its type << 32, or a reason << 32. */
+/* Reads any component at `at`: its end | its type << 32, or a reason << 32. */
 __attribute__((noinline)) __u64 read_component(__u32 at, __u32 components)
 {
 	struct scratch *s = the_scratch();
@@ -529,7 +568,9 @@ __attribute__((noinline)) __u64 read_component(__u32 at, __u32 components)
 
 	if (!s)
 		return (__u64)REASON_FAILED << 32;
-	/* What fits decides then: names that begin alike stay together, and others spread. */
+	/*
+	 * The part that fits decides: names with the same start stay together, and others spread.
+	 */
 	if (components >= COMPONENTS_MAX || (at + 8 > s->copied_end && s->copied_end < s->name_end))
 		return (__u64)REASON_NAME_LIMIT << 32;
 	head = read_head(word(s, at));
@@ -541,11 +582,11 @@ __attribute__((noinline)) __u64 read_component(__u32 at, __u32 components)
 	return end | (__u64)head.type << 32;
 }
 
-/* Keeps what the components so far hash to. */
+/* Keeps the hash of the components so far. */
 inlined void keep_prefix(struct scratch *s, __u64 state)
 {
 #ifdef NDN_MEMBERS
-	__u32 components = again(s->components) & (2 * COMPONENTS_MAX - 1);
+	__u32 components = ACCESS_ONCE(s->components) & (2 * COMPONENTS_MAX - 1);
 
 	barrier_var(components);
 	s->prefixes[components] = state;
@@ -554,27 +595,32 @@ inlined void keep_prefix(struct scratch *s, __u64 state)
 #endif
 }
 
-/* The type of the component that begins. */
-inlined void note_digest(struct scratch *s, __u32 type)
+/* Records whether the component that starts is an implicit digest. */
+inlined void set_digest(struct scratch *s, __u32 type)
 {
 #ifdef NDN_MEMBERS
-	s->digests |= (type == 1) << (again(s->components) + 1 & 31);
+	s->digests |= (type == 1) << (ACCESS_ONCE(s->components) + 1 & 31);
 #else
 	(void)s, (void)type;
 #endif
 }
 
-/* Added to a component's first two octets, a type and a length: a type from 8 on becomes the rest over 8, and carries one into the length. */
+/*
+ * Added to a component's first two bytes (type and length): the type minus 8, with a carry of 1
+ * into the length for types from 8 on.
+ */
 #define SHORT_ADDED (0x100 - 8)
-/* All bits that the sum may have: of a type to 71, of a length (and one) to 14. */
+/* All bits that the sum may have: for types up to 71, and lengths (plus 1) up to 14. */
 #define SHORT_BITS 0xf3f
 
 /*
- * Names of short components of usual types alone, as nearly all are: each type is 8 to 71 (neither a digest nor a long number), no component
- * with its head is longer than 16 octets, all were copied. Each component is one step then. Whether one was another is asked once, at the end:
- * until then what is read may be nothing, but lies in the scratch. Returns 0 when the name is another one.
+ * Hashes a name with short components of usual types only, as most names are: each type is 8 to 71
+ * (not a digest, not a long number), no component with its header is longer than 16 bytes, and all
+ * were copied. Then each component is one step. Whether all components were of this kind is checked
+ * once at the end; until then the bytes read may be arbitrary, but are inside the scratch. Returns
+ * 0 if the name is not of this kind.
  */
-inlined int hash_short(struct scratch *s, const struct config *c)
+inlined int hash_name_fast(struct scratch *s, const struct config *c)
 {
 	__u64 state, at, sums = 0;
 
@@ -583,14 +629,14 @@ inlined int hash_short(struct scratch *s, const struct config *c)
 	at = s->name;
 	if (s->name_end != s->copied_end)
 		return 0;
-	rounds(i, COMPONENTS_MAX + 1) {
-		const __u64 *octets, *mask;
+	unrolled_for(i, COMPONENTS_MAX + 1) {
+		const __u64 *bytes, *mask;
 		__u64 first, sum, len;
 
 #ifdef NDN_MEMBERS
 		s->prefixes[i] = state;
 #endif
-		if (at == again(s->name_end)) {
+		if (at == ACCESS_ONCE(s->name_end)) {
 			s->hash = state;
 			s->components = i;
 #ifdef NDN_MEMBERS
@@ -600,28 +646,30 @@ inlined int hash_short(struct scratch *s, const struct config *c)
 		}
 		if (i == COMPONENTS_MAX)
 			return 0;
-		octets = words(s, at);
-		first = octets[0];
+		bytes = words(s, at);
+		first = bytes[0];
 		sum = (first & 0xffff) + SHORT_ADDED;
 		sums |= sum;
-		/* With its head, less one. */
+		/* The length with its header, minus 1. */
 		len = sum >> 8;
 		mask = MASKS[len & 31];
-		state = fold((first & mask[0]) ^ state, (octets[1] & mask[1]) ^ s->multiplier);
+		state = fold((first & mask[0]) ^ state, (bytes[1] & mask[1]) ^ s->multiplier);
 		at += len + 1;
 	}
 	return 0;
 }
 
 /*
- * Hashes the name in the scratch as crates/name/src/hash.rs does, implicit digests at its end left out. One loop for components and for
- * the words in them: each step begins a component or goes on in one, and takes 16 octets of it.
+ * Hashes the name in the scratch as crates/name/src/hash.rs does, without implicit digests at its
+ * end. One loop over components and the words in them: each round starts a component or continues
+ * one, and reads 16 bytes of it.
  *
- * Without CAP_PERFMON the verifier follows each branch both ways and joins two ways only where it knows the very same of every variable.
- * So there are few branches, and what one round leaves to the next is in memory, but for the hash. What a round needs is read anew behind
- * the call, as there are four registers that outlive one, and a variable more would go to the stack (see ONLY).
+ * Without CAP_PERFMON the verifier follows both ways of each branch, and joins two paths only if it
+ * knows exactly the same of every variable. So there are few branches, and what one round passes to
+ * the next is in memory, except for the hash. What a round needs is read again after the call, as
+ * only four registers survive it, and another variable would go to the stack (see ONLY).
  */
-__attribute__((noinline)) __u32 hash_name(void)
+__attribute__((noinline)) __u32 hash_name_slow(void)
 {
 	struct scratch *s = the_scratch();
 	struct config *c = the_config();
@@ -630,10 +678,10 @@ __attribute__((noinline)) __u32 hash_name(void)
 	if (!s || !c)
 		return REASON_FAILED;
 #ifndef NDN_MEMBERS
-	/* Who chooses members has tried that. */
-	if (likely(hash_short(s, c)))
+	/* Programs that choose members have tried it already. */
+	if (likely(hash_name_fast(s, c)))
 		return s->reason;
-	/* Read anew, so that nothing is kept over the short way. */
+	/* Read again, so that nothing is kept over the fast path. */
 	c = the_config();
 	if (!c)
 		return REASON_FAILED;
@@ -646,26 +694,29 @@ __attribute__((noinline)) __u32 hash_name(void)
 #ifdef NDN_MEMBERS
 	s->digests = 0;
 #endif
-	rounds(i, COMPONENTS_MAX + NAME_OCTETS_MAX / 16 + 1) {
-		__u32 at = again(s->at), component_end = again(s->component_end), taken;
+	unrolled_for(i, COMPONENTS_MAX + NAME_BYTES_MAX / 16 + 1) {
+		__u32 at = ACCESS_ONCE(s->at), component_end = ACCESS_ONCE(s->component_end), taken;
 		const __u64 *mask;
 		__u64 a, b;
 
 		barrier_var(s);
 		if (at >= component_end) {
-			__u32 octets = word(s, at), type = octets & 0xff, len = octets >> 8 & 0xff;
+			__u32 bytes = word(s, at), type = bytes & 0xff, len = bytes >> 8 & 0xff;
 
 			keep_prefix(s, state);
-			if (at >= again(s->name_end))
+			if (at >= ACCESS_ONCE(s->name_end))
 				break;
 			component_end = at + 2 + len;
-			/* Nearly all components are short, are no digests, and were copied: no difference is negative. */
+			/*
+			 * Most components are short, no digests, and were copied: then no
+			 * difference is negative.
+			 */
 			if (likely((__s32)((type - 3) | (252 - type) | (252 - len) |
-					   (again(s->copied_end) - component_end) |
-					   (COMPONENTS_MAX - 1 - again(s->components))) >= 0)) {
-				again(s->in_digest) = 0;
+					   (ACCESS_ONCE(s->copied_end) - component_end) |
+					   (COMPONENTS_MAX - 1 - ACCESS_ONCE(s->components))) >= 0)) {
+				ACCESS_ONCE(s->in_digest) = 0;
 			} else {
-				__u64 read = read_component(at, again(s->components));
+				__u64 read = read_component(at, ACCESS_ONCE(s->components));
 
 				component_end = read & 0xffffffff;
 				type = read >> 32;
@@ -673,33 +724,33 @@ __attribute__((noinline)) __u32 hash_name(void)
 					s->reason = type;
 					break;
 				}
-				if (type == 1 && !again(s->in_digest))
-					again(s->hash) = state;
-				note_digest(s, type);
-				again(s->in_digest) = type == 1;
+				if (type == 1 && !ACCESS_ONCE(s->in_digest))
+					ACCESS_ONCE(s->hash) = state;
+				set_digest(s, type);
+				ACCESS_ONCE(s->in_digest) = type == 1;
 			}
-			again(s->components) += 1;
-			again(s->component_end) = component_end;
+			ACCESS_ONCE(s->components) += 1;
+			ACCESS_ONCE(s->component_end) = component_end;
 		}
 		taken = component_end - at;
 		if (taken > 16)
 			taken = 16;
-		again(s->at) = at + taken;
+		ACCESS_ONCE(s->at) = at + taken;
 		at = opaque(s, at);
 		a = word(s, at);
 		b = word(s, at + 8);
 		mask = MASKS[opaque(s, taken - 1) & 31];
 		a &= mask[0];
 		b &= mask[1];
-		state = fold(a ^ state, b ^ again(s->multiplier));
+		state = fold(a ^ state, b ^ ACCESS_ONCE(s->multiplier));
 	}
-	if (!again(s->in_digest))
+	if (!ACCESS_ONCE(s->in_digest))
 		s->hash = state;
 	return s->reason;
 }
 
 #ifndef NDN_MEMBERS
-/* What is returned: the shard | the reason << 8. */
+/* The result: shard | reason << 8. */
 __attribute__((noinline)) __u32 outcome(__u32 reason)
 {
 	struct scratch *s = the_scratch();
@@ -716,8 +767,9 @@ __attribute__((noinline)) __u32 outcome(__u32 reason)
 }
 
 /*
- * The shard of the packet of `len` octets at `offset`, with the reason above it: shard | reason << 8. Inlined, because only the program
- * itself may load from its packet; it keeps little over a call, as what it keeps may go to the stack (see ONLY).
+ * The shard of the packet of `len` bytes at `offset`: shard | reason << 8. Inlined, because only
+ * the program itself may load from its packet; it keeps few values over a call, as they may go to
+ * the stack (see ONLY).
  */
 inlined __u32 ndn_shard(void *ctx, __u32 offset, __u32 len)
 {
@@ -730,21 +782,21 @@ inlined __u32 ndn_shard(void *ctx, __u32 offset, __u32 len)
 		return REASON_NOT_NDN << 8;
 	s->packet = offset;
 	s->len = len;
-	more = len > HEAD_OCTETS ? HEAD_OCTETS : len;
+	more = len > HEAD_BYTES ? HEAD_BYTES : len;
 	barrier_var(more);
-	if (more == 0 || more > HEAD_OCTETS || ndn_load(ctx, offset, s->octets, more))
+	if (more == 0 || more > HEAD_BYTES || ndn_load(ctx, offset, s->bytes, more))
 		return REASON_FAILED << 8;
-	reason = locate(s, again(s->len));
+	reason = locate(s, ACCESS_ONCE(s->len));
 	if (reason == NAME_FOUND) {
-		more = again(s->copied_end);
-		if (more > HEAD_OCTETS) {
-			more -= HEAD_OCTETS;
+		more = ACCESS_ONCE(s->copied_end);
+		if (more > HEAD_BYTES) {
+			more -= HEAD_BYTES;
 			barrier_var(more);
-			if (more == 0 || more > ROOM - HEAD_OCTETS ||
-			    ndn_load(ctx, again(s->packet) + HEAD_OCTETS, s->octets + HEAD_OCTETS, more))
+			if (more == 0 || more > SCRATCH_LEN - HEAD_BYTES ||
+			    ndn_load(ctx, ACCESS_ONCE(s->packet) + HEAD_BYTES, s->bytes + HEAD_BYTES, more))
 				return REASON_FAILED << 8;
 		}
-		reason = hash_name();
+		reason = hash_name_slow();
 	}
 	return outcome(reason);
 }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT
 /*
- * SK_REUSEPORT: picks the socket of a UDP group by the packet's shard.
+ * SK_REUSEPORT: chooses the socket of a UDP group by the packet's shard.
  *
- * Datagrams that were merged on their way (GRO, or a sender's GSO over loopback) go where the first of them belongs.
+ * Datagrams that were merged on their way (GRO, or a sender's GSO over loopback) go where the first
+ * of them belongs.
  */
 #include <linux/bpf.h>
 
-static long (*const bpf_skb_load_bytes)(const void *ctx, __u32 offset, void *to, __u32 len) = (void *)26;
-static long (*const bpf_sk_select_reuseport)(struct sk_reuseport_md *reuse, void *map, void *key, __u64 flags) =
+static long (*const bpf_skb_load_bytes)(const void *ctx, __u32 offset, void *to,
+					__u32 len) = (void *)26;
+static long (*const bpf_sk_select_reuseport)(struct sk_reuseport_md *reuse, void *map,
+					     void *key, __u64 flags) =
 	(void *)82;
 
 #define ndn_load bpf_skb_load_bytes
@@ -35,12 +38,12 @@ int nw_select(struct sk_reuseport_md *ctx)
 	count_reason(c, s, chosen >> 8);
 	if (chosen >> 8 == REASON_FAILED)
 		return SK_PASS;
-	/* Without a socket there the system chooses one by the flow. */
+	/* Without a socket for the shard, the system chooses one by the flow. */
 	s->shard = chosen & 0xff;
 	if (bpf_sk_select_reuseport(ctx, &sockets, &s->shard, 0))
 		c->reasons[REASON_NO_SOCKET]++;
 	else
-		count_shard(c, s, again(s->shard));
+		count_shard(c, s, ACCESS_ONCE(s->shard));
 	return SK_PASS;
 }
 

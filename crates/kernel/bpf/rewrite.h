@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
 /*
- * New addresses, ports and checksums, in the notes. Checksums are changed by what changed (RFC 1624), so a wrong one stays wrong, and is
- * found by whom the packet is for.
+ * Rewrites addresses, ports and checksums in `struct work`. Checksums are updated incrementally
+ * (RFC 1624), so a wrong one stays wrong, and the receiver detects it.
  */
 #ifndef NW_REWRITE_H
 #define NW_REWRITE_H
@@ -9,32 +9,35 @@
 #include "balancer.h"
 #include "frame.h"
 
-inlined __u32 folded(__u32 sum)
+inlined __u32 fold_sum(__u32 sum)
 {
 	sum = (sum & 0xffff) + (sum >> 16);
 	return (sum & 0xffff) + (sum >> 16);
 }
 
-/* What a 16-bit word of `old` that becomes `new` adds to a sum. */
-inlined __u32 change(__u32 old, __u32 new)
+/* The change of a sum when a 16-bit word `old` becomes `new`. */
+inlined __u32 sum_delta(__u32 old, __u32 new)
 {
 	return (old ^ 0xffff) + new;
 }
 
-/* The same of an IPv4 address that becomes one of this sum. */
-inlined __u32 change_address(__u32 old, __u32 sum)
+/* The change of a sum when an IPv4 address `old` becomes one with this sum. */
+inlined __u32 address_delta(__u32 old, __u32 sum)
 {
 	return (~old & 0xffff) + (~old >> 16) + sum;
 }
 
-/* A checksum, when `sum` comes to what it is of: few words changed, so it has room for all carries. */
-inlined __u32 changed(__u32 checksum, __u32 sum)
+/*
+ * The checksum after the change `sum` of its sum: few words changed, so 32 bits have space for all
+ * carries.
+ */
+inlined __u32 apply_delta(__u32 checksum, __u32 sum)
 {
-	return folded((checksum ^ 0xffff) + sum) ^ 0xffff;
+	return fold_sum((checksum ^ 0xffff) + sum) ^ 0xffff;
 }
 
-/* One hop less; 0 when there is none left. Before sum_up(). */
-inlined int take_hop(struct work *w)
+/* Decrements the TTL (hop limit); 0 if none is left. Before update_checksums(). */
+inlined int decrement_ttl(struct work *w)
 {
 	if (w->family == FAMILY_V6) {
 		if (w->ip[1] >> 24 <= 1)
@@ -45,38 +48,42 @@ inlined int take_hop(struct work *w)
 	if ((w->ip[2] & 0xff) <= 1)
 		return 0;
 	w->ip[2] -= 1;
-	/* change(), whatever the word was. */
+	/* sum_delta(), independent of the word. */
 	w->sum_head += 0xffff - 1;
 	return 1;
 }
 
 inlined void set_port(struct work *w, __u16 *port, __u32 new)
 {
-	w->sum_udp += change(*port, new);
+	w->sum_udp += sum_delta(*port, new);
 	*port = new;
 }
 
-/* UDP's checksum, and IPv4's, by what changed. */
-inlined void sum_up(struct work *w)
+/* Updates UDP's checksum and IPv4's, by the recorded changes. */
+inlined void update_checksums(struct work *w)
 {
 	__u32 sum;
 
 	if (w->family == FAMILY_V4)
-		w->ip[2] = (w->ip[2] & 0xffff) | changed(w->ip[2] >> 16, w->sum_addresses + w->sum_head) << 16;
-	/* A later fragment has no UDP. "If the computed checksum is zero, it is transmitted as all ones"; zero says that there is none. */
+		w->ip[2] = (w->ip[2] & 0xffff) |
+			   apply_delta(w->ip[2] >> 16, w->sum_addresses + w->sum_head) << 16;
+	/*
+	 * A later fragment has no UDP header. "If the computed checksum is zero, it is transmitted
+	 * as all ones"; zero means that there is none.
+	 */
 	if (w->fragmented == 2 || !w->udp[3])
 		return;
-	sum = changed(w->udp[3], w->sum_addresses + w->sum_udp);
+	sum = apply_delta(w->udp[3], w->sum_addresses + w->sum_udp);
 	w->udp[3] = sum ? sum : 0xffff;
 }
 
-/* Octets of the IP packet. */
+/* The length of the IP packet, bytes. */
 inlined __u32 ip_len(struct work *w)
 {
 	return w->family == FAMILY_V4 ? be16(w->ip[0] >> 16) : IPV6_HEADER + be16(w->ip[1] & 0xffff);
 }
 
-/* To w->member, over Ethernet: from where it came. */
+/* Rewrites for w->member, over Ethernet. The source address stays. */
 inlined __u32 to_member_ethernet(struct work *w, struct member *m)
 {
 	struct cluster *c = the_cluster();
@@ -92,7 +99,7 @@ inlined __u32 to_member_ethernet(struct work *w, struct member *m)
 	return SEND;
 }
 
-/* To w->member: its address and port, by its next hop. */
+/* Rewrites for w->member: its address, port and next hop. */
 inlined __u32 to_member(struct work *w)
 {
 	struct member *m = the_member(w);
@@ -102,16 +109,17 @@ inlined __u32 to_member(struct work *w)
 		return done(w, NO_MEMBER);
 	if (!w->family)
 		return to_member_ethernet(w, m);
-	if (!(m->flags & MEMBER_HAS_HOP) || !(m->flags & (w->family == FAMILY_V4 ? MEMBER_HAS_V4 : MEMBER_HAS_V6)))
+	if (!(m->flags & MEMBER_HAS_HOP) ||
+	    !(m->flags & (w->family == FAMILY_V4 ? MEMBER_HAS_V4 : MEMBER_HAS_V6)))
 		return done(w, NO_HOP);
 	if (ip_len(w) > m->mtu)
 		return done(w, TOO_LONG);
-	if (!take_hop(w))
+	if (!decrement_ttl(w))
 		return done(w, TIME_TO_LIVE);
 	if (w->fragmented == 1)
-		note_fragments(w, FRAGMENT_TO);
+		record_fragments(w, FRAGMENT_TO);
 	if (w->family == FAMILY_V4) {
-		w->sum_addresses = change_address(w->ip[4], m->sum4);
+		w->sum_addresses = address_delta(w->ip[4], m->sum4);
 		w->ip[4] = m->address4;
 	} else {
 		c = the_cluster();
@@ -119,18 +127,18 @@ inlined __u32 to_member(struct work *w)
 			return DONE;
 		*(u64_at *)(w->ip + 6) = m->address6[0];
 		*(u64_at *)(w->ip + 8) = m->address6[1];
-		w->sum_addresses = change(c->sum6, m->sum6);
+		w->sum_addresses = sum_delta(c->sum6, m->sum6);
 	}
 	if (w->fragmented != 2)
 		set_port(w, w->udp + 1, m->port);
-	sum_up(w);
-	rounds(i, 3) w->ethernet[i] = m->ethernet[i];
+	update_checksums(w);
+	unrolled_for(i, 3) w->ethernet[i] = m->ethernet[i];
 	w->out_ifindex = m->ifindex;
 	w->out_vlan = m->vlan;
 	return SEND;
 }
 
-/* Whether the packet is for a peer that takes nothing but from the cluster's port. */
+/* Whether the packet is for a peer that accepts packets from the cluster's port only. */
 inlined int is_to_one_port(struct work *w)
 {
 	struct peer peer = { .port = w->udp[1] };
@@ -144,8 +152,8 @@ inlined int is_to_one_port(struct work *w)
 	return bpf_map_lookup_elem(&one_port, &peer) != 0;
 }
 
-/* What bpf_fib_lookup() is to find: the way to where the packet goes. */
-inlined void ask_way(struct work *w)
+/* Fills the argument of bpf_fib_lookup() for the packet's destination. */
+inlined void fill_fib_lookup(struct work *w)
 {
 	struct bpf_fib_lookup *fib = &w->fib;
 
@@ -163,13 +171,16 @@ inlined void ask_way(struct work *w)
 	} else {
 		/* "Flow label and priority": all of the first word but the version. */
 		fib->flowinfo = w->ip[0] & ~0xf0u;
-		rounds(i, 4) fib->ipv6_src[i] = w->ip[2 + i];
-		rounds(i, 4) fib->ipv6_dst[i] = w->ip[6 + i];
+		unrolled_for(i, 4) fib->ipv6_src[i] = w->ip[2 + i];
+		unrolled_for(i, 4) fib->ipv6_dst[i] = w->ip[6 + i];
 	}
 }
 
-/* A member's, over Ethernet: Interests keep the member's address, all else has the cluster's. */
-inlined __u32 leave_ethernet(struct work *w, struct cluster *c)
+/*
+ * Rewrites a member's packet over Ethernet: Interests keep the member's address, others get the
+ * cluster's.
+ */
+inlined __u32 rewrite_outgoing_ethernet(struct work *w, struct cluster *c)
 {
 	w->verdict = w->as_interest ? INTEREST_OUT : ANSWER_OUT;
 	if (!w->as_interest) {
@@ -181,8 +192,11 @@ inlined __u32 leave_ethernet(struct work *w, struct cluster *c)
 	return SEND;
 }
 
-/* A member's, to the outside: the cluster's address and the port that answers shall come to. Asks then for the way. */
-__attribute__((noinline)) __u32 leave(struct work *w)
+/*
+ * Rewrites a member's packet to the outside: the cluster's address, and the port that answers must
+ * come to.
+ */
+__attribute__((noinline)) __u32 rewrite_outgoing(struct work *w)
 {
 	struct cluster *c = the_cluster();
 	__u32 id;
@@ -190,16 +204,19 @@ __attribute__((noinline)) __u32 leave(struct work *w)
 	if (!w || !c)
 		return DONE;
 	if (!w->family)
-		return leave_ethernet(w, c);
+		return rewrite_outgoing_ethernet(w, c);
 	if (w->fragmented == 1)
-		note_fragments(w, FRAGMENT_OUT);
+		record_fragments(w, FRAGMENT_OUT);
 	if (w->family == FAMILY_V4) {
-		w->sum_addresses = change_address(w->ip[3], c->sum4);
+		w->sum_addresses = address_delta(w->ip[3], c->sum4);
 		w->ip[3] = c->address4;
-		/* Members number their IP packets alike too; who may be fragmented needs a number of its own. */
+		/*
+		 * Members number their IP packets alike too; a packet that may be fragmented needs
+		 * a distinct number.
+		 */
 		if (!(w->ip[1] & IPV4_DO_NOT_FRAGMENT >> 8 << 16)) {
 			id = w->ip[1] ^ w->member << 2;
-			w->sum_head = change(w->ip[1] & 0xffff, id & 0xffff);
+			w->sum_head = sum_delta(w->ip[1] & 0xffff, id & 0xffff);
 			w->ip[1] = id;
 		}
 	} else {
@@ -209,7 +226,7 @@ __attribute__((noinline)) __u32 leave(struct work *w)
 			return DONE;
 		*(u64_at *)(w->ip + 2) = c->address6[0];
 		*(u64_at *)(w->ip + 4) = c->address6[1];
-		w->sum_addresses = change(m->sum6, c->sum6);
+		w->sum_addresses = sum_delta(m->sum6, c->sum6);
 	}
 	if (w->fragmented == 2) {
 		w->verdict = IP_FRAGMENT_OUT;
@@ -223,51 +240,54 @@ __attribute__((noinline)) __u32 leave(struct work *w)
 	} else {
 		w->verdict = INTEREST_OUT;
 	}
-	ask_way(w);
+	fill_fib_lookup(w);
 	return OUT;
 }
 
-/* `found` is what bpf_fib_lookup() said of the way. */
-__attribute__((noinline)) __u32 take_way(struct work *w, __u32 found)
+/* Applies the result of bpf_fib_lookup(). */
+__attribute__((noinline)) __u32 apply_fib_result(struct work *w, __u32 found)
 {
 	struct link *link;
-	__u32 leaves_by;
+	__u32 egress;
 
 	if (!w)
 		return DONE;
 	w->keep_l2 = 1;
 	switch (found) {
 	case BPF_FIB_LKUP_RET_SUCCESS:
-		if (!take_hop(w))
+		if (!decrement_ttl(w))
 			return done(w, TIME_TO_LIVE);
 		break;
 	case BPF_FIB_LKUP_RET_NO_NEIGH:
 	case BPF_FIB_LKUP_RET_UNSUPP_LWT:
-		/* The system asks for the neighbour, and sends what it is given. */
+		/* The system resolves the neighbour, and sends what it is given. */
 		w->verdict = UNRESOLVED;
-		sum_up(w);
-		return GIVE;
+		update_checksums(w);
+		return TO_SYSTEM;
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
 		w->verdict = TOO_LONG_OUT;
-		/* Untouched, so that the system's answer goes to the member. */
+		/* Unchanged, so that the system's reply goes to the member. */
 		if (w->family == FAMILY_V6 || w->ip[1] & IPV4_DO_NOT_FRAGMENT >> 8 << 16)
 			return DONE;
-		sum_up(w);
-		return GIVE;
+		update_checksums(w);
+		return TO_SYSTEM;
 	case BPF_FIB_LKUP_RET_NOT_FWDED:
-		/* To this machine or to a group; or there is no route, which the system tells the member. */
+		/*
+		 * To this machine or to a group; or there is no route, of which the system notifies
+		 * the member.
+		 */
 		return done(w, PASSED);
 	default:
 		return done(w, NO_ROUTE);
 	}
-	sum_up(w);
+	update_checksums(w);
 	w->keep_l2 = 0;
 	w->ethernet[0] = *(u32_at *)w->fib.dmac;
 	w->ethernet[1] = *(u16_at *)(w->fib.dmac + 4) | (__u32)*(u16_at *)w->fib.smac << 16;
 	w->ethernet[2] = *(u32_at *)(w->fib.smac + 2);
-	w->out_ifindex = leaves_by = w->fib.ifindex;
+	w->out_ifindex = egress = w->fib.ifindex;
 	w->out_vlan = 0;
-	link = bpf_map_lookup_elem(&links, &leaves_by);
+	link = bpf_map_lookup_elem(&links, &egress);
 	if (link) {
 		w->out_ifindex = link->ifindex;
 		w->out_vlan = link->vlan;
@@ -276,15 +296,16 @@ __attribute__((noinline)) __u32 take_way(struct work *w, __u32 found)
 }
 
 /*
- * The Sequence's first octet, which is in w->octet: what it becomes, with UDP's checksum. Before sum_up(). It is the first octet of a 16-bit word:
- * heads of 2 or 4 octets are all that comes before it.
+ * Computes the new first byte of the Sequence, whose old value is in w->sequence_byte, and the
+ * change of UDP's checksum. Before update_checksums(). It is the first byte of a 16-bit word, as
+ * only headers of 2 or 4 bytes come before it.
  */
 inlined void tag_sequence(struct work *w)
 {
-	__u32 old = w->octet & 0xff;
+	__u32 old = w->sequence_byte & 0xff;
 
 	w->tag = (old ^ w->tag) & 0xff;
-	w->sum_udp += change(old, w->tag);
+	w->sum_udp += sum_delta(old, w->tag);
 }
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
 /*
- * Writes the notes to the frame. By pointer, at offsets that are known when this is compiled: one copy for each number of tags.
+ * Writes the headers in `struct work` to the frame. By pointer, at offsets known at compile time:
+ * one copy for each number of tags.
  */
 #ifndef NW_WRITE_H
 #define NW_WRITE_H
@@ -8,8 +9,11 @@
 #include "balancer.h"
 #include "frame.h"
 
-/* Where IP starts. Each sum is hidden from the compiler: it would join them to one with an offset that it computes. */
-inlined __u8 *behind_ethernet(__u8 *at, __u32 l2)
+/*
+ * The start of the IP header. Each sum is hidden from the compiler, which would merge them into one
+ * with a computed offset.
+ */
+inlined __u8 *ip_header(__u8 *at, __u32 l2)
 {
 	if (l2 == ETHERNET_HEADER)
 		at += ETHERNET_HEADER;
@@ -24,22 +28,25 @@ inlined __u8 *behind_ethernet(__u8 *at, __u32 l2)
 	return at;
 }
 
-/* IP and UDP's head, the checksum of which may be the system's to write; 0 when they fit. */
+/*
+ * Writes the IP and UDP headers, the checksum only `with_checksum` (otherwise the system writes
+ * it); 0 on success.
+ */
 inlined int write_heads(struct work *w, __u8 *frame, const __u8 *end, __u32 l2, int with_checksum)
 {
-	__u8 *at = behind_ethernet(frame, l2);
+	__u8 *at = ip_header(frame, l2);
 
 	if (w->family == FAMILY_V4) {
 		if (at + IPV4_HEADER > end)
 			return -1;
-		rounds(i, IPV4_HEADER / 4) ((u32_at *)at)[i] = w->ip[i];
+		unrolled_for(i, IPV4_HEADER / 4) ((u32_at *)at)[i] = w->ip[i];
 		if (w->fragmented == 2)
 			return 0;
 		at += IPV4_HEADER;
 	} else if (w->family == FAMILY_V6) {
 		if (at + IPV6_HEADER > end)
 			return -1;
-		rounds(i, IPV6_HEADER / 4) ((u32_at *)at)[i] = w->ip[i];
+		unrolled_for(i, IPV6_HEADER / 4) ((u32_at *)at)[i] = w->ip[i];
 		at += IPV6_HEADER;
 	} else {
 		return 0;
@@ -53,16 +60,19 @@ inlined int write_heads(struct work *w, __u8 *frame, const __u8 *end, __u32 l2, 
 	return 0;
 }
 
-/* Ethernet's addresses. */
+/* Writes Ethernet's addresses. */
 inlined int write_addresses(struct work *w, __u8 *at, const __u8 *end)
 {
 	if (at + ETHERNET_HEADER > end)
 		return -1;
-	rounds(i, 3) ((u32_at *)at)[i] = w->ethernet[i];
+	unrolled_for(i, 3) ((u32_at *)at)[i] = w->ethernet[i];
 	return 0;
 }
 
-/* Gives the frame the tag that it has to leave with: how long Ethernet's head is then, 0 when it can't be. */
+/*
+ * Gives the frame the tag that it must leave with; returns the length of the Ethernet header then,
+ * 0 on failure.
+ */
 inlined __u32 xdp_retag(struct xdp_md *ctx, struct work *w)
 {
 	__u32 l2 = w->out_vlan ? ETHERNET_HEADER + VLAN_TAG : ETHERNET_HEADER;
@@ -77,7 +87,10 @@ inlined __u32 xdp_retag(struct xdp_md *ctx, struct work *w)
 	if (w->out_vlan) {
 		*(u32_at *)(at + 12) = be16(ETHERTYPE_VLAN) | (__u32)be16(w->out_vlan) << 16;
 		*(u16_at *)(at + 16) = be16(w->type);
-		/* Keeps the compiler from joining this store and the next one, to a place that it would compute. */
+		/*
+		 * Keeps the compiler from merging this store and the next one into one with a
+		 * computed address.
+		 */
 		asm volatile("" ::: "memory");
 	} else {
 		*(u16_at *)(at + 12) = be16(w->type);
@@ -106,7 +119,7 @@ inlined __u32 xdp_write(struct xdp_md *ctx, struct work *w, __u32 step)
 	return write_heads(w, at, end, l2, 1);
 }
 
-/* Notes the tag that the system has taken off the frame. */
+/* Records the tag that the system has removed from the frame. */
 inlined void tc_tag(struct __sk_buff *ctx, struct held_fragment *record)
 {
 	if (!ctx->vlan_present)
@@ -118,26 +131,33 @@ inlined void tc_tag(struct __sk_buff *ctx, struct held_fragment *record)
 #define BPF_F_PSEUDO_HDR (1ull << 4)
 #define BPF_F_MARK_MANGLED_0 (1ull << 5)
 
-/* UDP's checksum, by the system: it may be one that a network card has yet to fill in. */
-inlined int tc_sum_up(struct __sk_buff *ctx, struct work *w)
+/*
+ * Updates UDP's checksum by the system's helper: it may be one that a network card has yet to fill
+ * in.
+ */
+inlined int tc_update_checksum(struct __sk_buff *ctx, struct work *w)
 {
-	__u32 at = w->packet - 2, addresses = w->sum_addresses, udp = w->sum_udp, v6 = w->family == FAMILY_V6;
+	__u32 at = w->packet - 2, addresses = w->sum_addresses, udp = w->sum_udp;
+	__u32 v6 = w->family == FAMILY_V6;
 
 	if (bpf_l4_csum_replace(ctx, at, 0, addresses, BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0) ||
 	    bpf_l4_csum_replace(ctx, at, 0, udp, BPF_F_MARK_MANGLED_0))
 		return -1;
-	/* IPv6 has no checksum that makes up for its addresses, which that helper takes for granted; no harm where none was taken. */
+	/*
+	 * IPv6 has no header checksum that compensates for its addresses, as that helper assumes;
+	 * harmless if none was computed.
+	 */
 	if (v6)
 		bpf_csum_update(ctx, addresses);
 	return 0;
 }
 
-/* Takes all tags off. */
+/* Removes all tags. */
 inlined int tc_untag(struct __sk_buff *ctx, struct work *w)
 {
 	__u32 tags = (w->l2 - ETHERNET_HEADER) / VLAN_TAG + !!ctx->vlan_present;
 
-	rounds(i, 3) {
+	unrolled_for(i, 3) {
 		if (tags > i && bpf_skb_vlan_pop(ctx))
 			return -1;
 	}
@@ -154,7 +174,7 @@ inlined __u32 tc_write(struct __sk_buff *ctx, struct work *w, __u32 step)
 	l2 = w->l2;
 	if (w->tag_at && bpf_skb_store_bytes(ctx, w->tag_at, &w->tag, 1, 0))
 		return -1;
-	if (w->family && w->fragmented != 2 && tc_sum_up(ctx, w))
+	if (w->family && w->fragmented != 2 && tc_update_checksum(ctx, w))
 		return -1;
 	if (!w->keep_l2) {
 		if (tc_untag(ctx, w))

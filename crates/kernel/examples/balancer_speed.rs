@@ -1,10 +1,12 @@
-//! Nanoseconds that the balancer's program takes for a packet, by the kernel's statistics of single test runs, beside a program that only
-//! swaps addresses: `cargo run --release -p nw-kernel --example balancer_speed`.
+//! Measures the balancer's program in nanoseconds per packet, by the kernel's run-time statistics,
+//! next to a program that only swaps addresses: `cargo run --release -p nw-kernel --example
+//! balancer_speed`.
 //!
-//! Each run is of a fresh frame, as a run changes it. What the statistics cost is in all figures, also in the swap's. Then the packet rate of both on
-//! one path of veth pairs, in a network namespace of its own: source, program, sink.
+//! Each run has a fresh frame, as a run changes it. The cost of the statistics is in all values,
+//! including the swap's. Then measures the packet rate of both on a path of veth pairs in a network
+//! namespace of its own: source, program, sink.
 
-#![allow(clippy::print_stdout)] // its output is what it is for
+#![allow(clippy::print_stdout)] // the purpose of the example
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -14,7 +16,9 @@ use common::cluster::{Cluster, VIP, entry};
 use common::frames::Udp;
 use common::net::{alone, index_of, ip};
 use common::packets::{data, interest, link};
-use nw_kernel::balancer::{AttachMode, Hop, Link, MemberEntry, RunTime, Sink, Source, Statistics, Swap};
+use nw_kernel::balancer::{
+    AttachMode, Hop, Link, MemberEntry, RunTime, Sink, Source, Statistics, Swap,
+};
 use nw_slot_table::{Effect, Rule, Rules};
 use nw_wire::lp::{LpHeader, Token};
 use std::net::UdpSocket;
@@ -23,7 +27,7 @@ const RUNS: u32 = 20_000;
 const ROUNDS: usize = 9;
 
 fn main() {
-    let statistics = Statistics::keep().expect("CAP_SYS_ADMIN");
+    let statistics = Statistics::enable().expect("CAP_SYS_ADMIN");
     let started = std::time::Instant::now();
     let mut cluster = Cluster::new();
     println!("loading: {} ms", started.elapsed().as_millis());
@@ -35,8 +39,9 @@ fn main() {
         swap.run_time().expect("statistics")
     });
     println!("a program that swaps addresses: {swapped:.0} ns");
-    let header = LpHeader { pit_token: Token::new(&[3; 6]).expect("six octets"), ..LpHeader::default() };
-    let of = |cluster: &mut Cluster, what: &str, udp: Udp| {
+    let header =
+        LpHeader { pit_token: Token::new(&[3; 6]).expect("six bytes"), ..LpHeader::default() };
+    let measure = |cluster: &mut Cluster, what: &str, udp: Udp| {
         let frame = udp.frame();
         let ns = median(|| {
             run(cluster.balancer.program().expect("loaded"), &frame);
@@ -48,38 +53,38 @@ fn main() {
     println!("| packet | a run | more than the swap |\n|---|---|---|");
     for components in [1, 2, 4, 8, 12, 16] {
         let uri: String = (0..components).map(|i| format!("/part-{i:03}")).collect();
-        of(
+        measure(
             &mut cluster,
-            &format!("Interest, {components} components of 8 octets"),
+            &format!("Interest, {components} components of 8 bytes"),
             Udp::new(peer, VIP, &interest(&uri)),
         );
     }
     let uri = "/ndn/edu/video/v=7/seg=42";
-    of(
+    measure(
         &mut cluster,
         "Interest, link header with a token",
         Udp::new(peer, VIP, &link(&header, &interest(uri))),
     );
-    of(
+    measure(
         &mut cluster,
         "Interest, IPv6",
         Udp::new("[2001:db8:1::7]:50000", common::cluster::VIP6, &interest(uri)),
     );
-    // Of the interface that test runs come by.
+    // The interface index that test runs have.
     let tagged = Link { interface_index: 50, underlying_index: 1, vlan: 5 };
     cluster.balancer.set_links(&[tagged]).expect("links");
-    of(
+    measure(
         &mut cluster,
         "Interest, VLAN tag taken off",
         Udp::new(peer, VIP, &interest(uri)).tagged(&[(0x8100, 5)]),
     );
-    of(&mut cluster, "Data to a member's port", Udp::new(peer, "192.0.2.1:6371", &data(uri)));
-    of(
+    measure(&mut cluster, "Data to a member's port", Udp::new(peer, "192.0.2.1:6371", &data(uri)));
+    measure(
         &mut cluster,
         "Data to a member's port, link header",
         Udp::new(peer, "192.0.2.1:6371", &link(&header, &data(uri))),
     );
-    of(&mut cluster, "another's UDP, passed", Udp::new(peer, "192.0.2.9:53", &data(uri)));
+    measure(&mut cluster, "another's UDP, passed", Udp::new(peer, "192.0.2.9:53", &data(uri)));
     let depth = Rule { prefix: "/ndn/edu".parse().expect("a name"), effect: Effect::Depth(3) };
     cluster.balancer.set_rules(&Rules::new([depth]).expect("rules")).expect("rules");
     let frame = Udp::new(peer, VIP, &interest(uri)).frame();
@@ -92,7 +97,8 @@ fn main() {
     alone(path);
 }
 
-/// Without what a test run costs: frames whose hop count ends here are decided as others, and left as they are.
+/// Measures without the cost of a test run: frames with a hop count that ends here are decided like
+/// others, but not changed, so one frame can be run many times.
 fn hot(cluster: &mut Cluster) {
     println!("| components | decided, many runs of one frame |\n|---|---|");
     for components in [1, 2, 4, 8, 12, 16] {
@@ -101,8 +107,11 @@ fn hot(cluster: &mut Cluster) {
         let program = cluster.balancer.program().expect("loaded");
         let mut runs: Vec<_> = (0..ROUNDS)
             .map(|_| {
-                let options =
-                    TestRunOptions { data_in: Some(&frame), repeat: 200_000, ..TestRunOptions::default() };
+                let options = TestRunOptions {
+                    data_in: Some(&frame),
+                    repeat: 200_000,
+                    ..TestRunOptions::default()
+                };
                 program.test_run(options).expect("a test run").duration.as_nanos()
             })
             .collect();
@@ -111,10 +120,10 @@ fn hot(cluster: &mut Cluster) {
     }
 }
 
-/// Frames of one rate test.
+/// Number of frames in a rate measurement.
 const SENT: u32 = 1_000_000;
 
-/// a0 ─ a1 [the program] b0 ─ b1 [the sink]
+/// Measures rates on the path: a0 ─ a1 [the program] b0 ─ b1 [the sink].
 fn path() {
     ip("link add a0 type veth peer name a1");
     ip("link add b0 type veth peer name b1");
@@ -125,7 +134,8 @@ fn path() {
     ip("route add 192.0.2.1 dev a0");
     ip("neigh add 192.0.2.1 lladdr 02:00:00:00:00:22 dev a0 nud permanent");
     println!(
-        "packets/s from a driver's frames, then from a socket; last the nanoseconds of the balancer by the kernel's statistics"
+        "packets/s from a driver's frames, then from a socket; last the nanoseconds of the balancer by the kernel's \
+         statistics"
     );
     println!(
         "| components | swap | balancer | ratio | swap | balancer | ratio | ns |\n|---|---|---|---|---|---|---|---|"
@@ -152,7 +162,7 @@ fn path() {
             cluster.balancer.attach("a1", Some(AttachMode::Native)).expect("attached");
             rates[1].push(rate(&sink, || source.send(SENT).expect("sent")));
             rates[3].push(rate(&sink, || socket(&interest(&uri))));
-            let statistics = Statistics::keep().expect("statistics");
+            let statistics = Statistics::enable().expect("statistics");
             source.send(SENT / 10).expect("sent");
             time = cluster.balancer.run_time().expect("statistics");
             drop(statistics);
@@ -162,7 +172,8 @@ fn path() {
             rates[rates.len() / 2]
         });
         println!(
-            "| {components} | {swap:.0} | {balancer:.0} | {:.3} | {socket_swap:.0} | {socket_balancer:.0} | {:.3} | {:.0} |",
+            "| {components} | {swap:.0} | {balancer:.0} | {:.3} | {socket_swap:.0} | {socket_balancer:.0} | {:.3} | \
+             {:.0} |",
             balancer / swap,
             socket_balancer / socket_swap,
             time.ns_per_run()
@@ -170,7 +181,7 @@ fn path() {
     }
 }
 
-/// Packets a second that came to the sink.
+/// Returns the packets per second that arrived at the sink.
 fn rate(sink: &Sink, mut send: impl FnMut()) -> f64 {
     let before = sink.frames().expect("counted");
     let started = std::time::Instant::now();
@@ -178,7 +189,7 @@ fn rate(sink: &Sink, mut send: impl FnMut()) -> f64 {
     (sink.frames().expect("counted") - before) as f64 / started.elapsed().as_secs_f64()
 }
 
-/// As a consumer sends.
+/// Sends like a consumer, from a socket.
 fn socket(payload: &[u8]) {
     let socket = UdpSocket::bind("198.51.100.7:50000").expect("a socket");
     socket.connect(VIP).expect("a peer");
@@ -195,10 +206,10 @@ fn run(program: &mut Xdp, frame: &[u8]) {
     }
 }
 
-/// The median of rounds, nanoseconds a run.
+/// Returns the median of several rounds, nanoseconds per run.
 fn median(mut round: impl FnMut() -> RunTime) -> f64 {
     let mut before = RunTime::default();
-    let mut figures: Vec<f64> = (0..=ROUNDS)
+    let mut values: Vec<f64> = (0..=ROUNDS)
         .map(|_| {
             let now = round();
             let ns = now.since(before).ns_per_run();
@@ -207,6 +218,6 @@ fn median(mut round: impl FnMut() -> RunTime) -> f64 {
         })
         .skip(1)
         .collect();
-    figures.sort_by(f64::total_cmp);
-    figures[ROUNDS / 2]
+    values.sort_by(f64::total_cmp);
+    values[ROUNDS / 2]
 }

@@ -1,154 +1,160 @@
-//! What can go wrong, in words that say what is lost and what to do.
+//! The errors of loading and attaching programs. Each message says what is lost and what to do.
 
 use std::error::Error;
 use std::io;
 
-/// Oldest Linux that has all the programs need: `bpf_xdp_load_bytes`, and global functions.
+/// The oldest Linux version with all features needed: `bpf_xdp_load_bytes` and global functions.
 const LINUX_MIN: (u32, u32) = (5, 18);
 
-/// Why a kernel program is not at work. None of these keeps a router from running: packets come to any shard then, and are handed on. A
-/// balancer is nothing but its program.
+/// A kernel program can't work. A router runs without it: packets then arrive at any shard and are
+/// handed over. A balancer can't.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     /// The process may not load or attach kernel programs.
     #[error(
-        "this process may not use kernel programs, so packets are not brought to their shards in the kernel (many cross a thread more), and a \
-         balancer can't run; allow it by `setcap cap_bpf,cap_net_admin+ep` on its file, or `AmbientCapabilities=CAP_BPF CAP_NET_ADMIN` in its \
-         systemd unit"
+        "this process may not use kernel programs, so packets are not brought to their shards in the kernel (many \
+         pass through one more thread), and a balancer can't run; allow it by `setcap cap_bpf,cap_net_admin+ep` on \
+         its file, or `AmbientCapabilities=CAP_BPF CAP_NET_ADMIN` in its systemd unit"
     )]
     Rights {
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: Cause,
     },
-    /// The running kernel lacks what the programs need.
+    /// The running kernel lacks a feature.
     #[error(
-        "Linux {release} is too old for the kernel programs (5.18 or newer is needed), so packets are not brought to their shards in the kernel (many \
-         cross a thread more), and a balancer can't run"
+        "Linux {release} is too old for the kernel programs (5.18 or newer is needed), so packets are not brought to \
+         their shards in the kernel (many pass through one more thread), and a balancer can't run"
     )]
     TooOld {
         /// The running kernel's release.
         release: String,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: Cause,
     },
     /// The kernel refused a program or a map for another reason.
-    #[error("the kernel refused {what}; please report this with the reason behind it and `uname -r`")]
+    #[error(
+        "the kernel refused {what}; please report this with the cause below and the output of `uname -r`"
+    )]
     Refused {
-        /// What was refused.
+        /// The program or map.
         what: &'static str,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: Cause,
     },
     /// The number of shards is 0 or above 64.
     #[error("{0} shards: there may be 1 to 64")]
     Shards(usize),
-    /// A socket can't be the one of its shard.
+    /// A socket can't be assigned to its shard.
     #[error(
-        "the socket of shard {shard} can't be chosen by the kernel: it must be a UDP socket, bound after SO_REUSEPORT was set (for XDP: an AF_XDP socket)"
+        "the socket of shard {shard} can't be used by the kernel program: it must be a UDP socket, bound after \
+         SO_REUSEPORT was set (for XDP: an AF_XDP socket)"
     )]
     Socket {
         /// The shard, from 0.
         shard: u32,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: Cause,
     },
-    /// A queue or shard beyond those that the program was loaded for.
-    #[error("queue {queue}, shard {shard}: the program was loaded for {queues} queues and {shards} shards")]
+    /// A queue or shard is out of range.
+    #[error(
+        "queue {queue}, shard {shard}: the program was loaded for {queues} queues and {shards} shards"
+    )]
     Slot {
-        /// The queue asked for, from 0.
+        /// The queue, from 0.
         queue: u32,
-        /// The shard asked for, from 0.
+        /// The shard, from 0.
         shard: u8,
-        /// Queues there are.
+        /// Number of queues.
         queues: u32,
-        /// Shards there are.
+        /// Number of shards.
         shards: u8,
     },
-    /// More ports than the program has room for.
-    #[error("{0} UDP ports: the program has room for 8")]
+    /// Too many UDP ports.
+    #[error("{0} UDP ports: at most 8 are possible")]
     Ports(usize),
-    /// There is no such network interface.
-    #[error("there is no network interface {0}; `ip link` lists those there are")]
+    /// The interface does not exist.
+    #[error("there is no network interface {0}; `ip link` lists all interfaces")]
     NoInterface(String),
-    /// The interface already has an XDP program.
+    /// Another XDP program is attached to the interface.
     #[error(
-        "{interface} has another XDP program already; `ip link set dev {interface} xdp off` takes it away"
+        "{interface} has another XDP program already; `ip link set dev {interface} xdp off` detaches it"
     )]
     Busy {
         /// The interface.
         interface: String,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: Cause,
     },
     /// XDP can't be attached to the interface.
     #[error(
-        "{interface} can't run XDP programs in {mode} mode as things are (its driver, MTU, queues or merged packets): take another mode (generic, tc)"
+        "{interface} can't run XDP programs in {mode} mode with its driver, MTU, queues and offloads: use another \
+         mode (generic, tc)"
     )]
     NoDriver {
         /// The interface.
         interface: String,
-        /// The mode that can't be.
+        /// The mode that was tried.
         mode: &'static str,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: Cause,
     },
-    /// The kernel has no links to traffic control.
+    /// The kernel can't attach to traffic control by links.
     #[error(
-        "the balancer can't be attached to traffic control: that takes Linux 6.6 or newer, and an XDP mode takes 5.18"
+        "the balancer can't be attached to traffic control: that needs Linux 6.6 or newer (XDP modes need 5.18)"
     )]
     NoTrafficControl {
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: Cause,
     },
     /// Maps and links can't be pinned.
-    #[error("the balancer's maps can't be pinned in {folder}: {why}")]
+    #[error("the balancer's maps can't be pinned in {directory}: {why}")]
     Pin {
-        /// The folder.
-        folder: String,
-        /// What is wrong, and what to do.
+        /// The directory.
+        directory: String,
+        /// The reason, and what to do.
         why: String,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: Cause,
     },
-    /// A cluster's address or port can't be.
-    #[error("the cluster can't be so: {0}")]
+    /// The cluster's address or port is invalid.
+    #[error("invalid cluster: {0}")]
     Cluster(&'static str),
-    /// A member can't be so.
+    /// A member is invalid.
     #[error("member {number}: {why}")]
     Member {
         /// The member's number.
         number: u8,
-        /// What is wrong, and what to do.
+        /// The reason, and what to do.
         why: String,
     },
-    /// Slots can't be so.
-    #[error("the slots: {0}")]
+    /// The slots are invalid.
+    #[error("invalid slots: {0}")]
     Slots(String),
-    /// More than there is room for.
-    #[error("{count} {what}: there may be {max}")]
+    /// Too many entries for a map.
+    #[error("{count} {what}: at most {max} are possible")]
     TooMany {
-        /// Of what.
+        /// The kind of entries.
         what: &'static str,
-        /// How many were given.
+        /// The number given.
         count: usize,
-        /// How many there may be.
+        /// The maximum.
         max: usize,
     },
 }
 
-/// What the system or the loader said.
+/// The error of the system or the loader.
 pub type Cause = Box<dyn Error + Send + Sync>;
 
 impl KernelError {
-    /// From what the loader said of `what`.
+    /// Creates the error for a loader's error about `what`.
     pub(crate) fn of(what: &'static str, error: impl Into<Cause>) -> Self {
         let source = error.into();
         if is(&*source, io::ErrorKind::PermissionDenied)
@@ -163,7 +169,7 @@ impl KernelError {
         KernelError::Refused { what, source }
     }
 
-    /// From what the system said of a shard's socket.
+    /// Creates the error for a system's error about a shard's socket.
     pub(crate) fn of_socket(shard: u32, error: impl Into<Cause>) -> Self {
         let source = error.into();
         if os_error(&*source) == Some(rustix::io::Errno::PERM) {
@@ -177,7 +183,7 @@ fn is(error: &(dyn Error + 'static), kind: io::ErrorKind) -> bool {
     io_error(error).is_some_and(|e| e.kind() == kind)
 }
 
-/// The system's error at the bottom of another.
+/// Returns the system's error at the end of the chain of causes.
 pub(crate) fn os_error(error: &(dyn Error + 'static)) -> Option<rustix::io::Errno> {
     io_error(error).and_then(rustix::io::Errno::from_io_error)
 }
@@ -203,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_as_they_come() {
+    fn kernel_release_is_parsed() {
         assert_eq!(version("6.18.44-fc-v669"), Some((6, 18)));
         assert_eq!(version("5.4.0-150-generic"), Some((5, 4)));
         assert_eq!(version("6.1"), Some((6, 1)));
@@ -211,11 +217,11 @@ mod tests {
     }
 
     #[test]
-    fn missing_rights_are_told_from_refusals() {
+    fn missing_rights_differ_from_a_refusal() {
         let error = KernelError::of("a map", io::Error::from(rustix::io::Errno::PERM));
         assert!(matches!(error, KernelError::Rights { .. }));
         assert!(!error.to_string().contains('\n'), "one line: {error}");
-        // The verifier says EACCES of a program that it refuses.
+        // The verifier reports EACCES for a program that it refuses.
         let error = KernelError::of("a program", io::Error::from(rustix::io::Errno::ACCESS));
         assert!(!matches!(error, KernelError::Rights { .. }));
     }

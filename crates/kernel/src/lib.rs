@@ -1,9 +1,11 @@
-//! Kernel programs that bring each packet to its shard, and their user side: loading, attaching, counting.
+//! Kernel programs that bring each packet to its shard, and the balancer's; with their user side:
+//! loading, attaching, counting.
 //!
-//! The programs are in `bpf/`. They choose as [`nw_wire::shard::shard_of_packet`] does, to the bit; the choice saves a hand-over between
-//! threads and is never relied upon: whoever decodes a packet sends on what came to a wrong shard.
+//! The programs are in `bpf/`. They choose shards exactly as [`nw_wire::shard::shard_of_packet`]
+//! does. The choice saves a hand-over between threads, but correctness does not depend on it: a
+//! packet that arrives at a wrong shard is handed over.
 //!
-//! Layer 4 (edges): refuses to know faces, tables and what a router does with a packet.
+//! Layer 4 (edges): does not depend on faces, tables and what a router does with a packet.
 
 #![forbid(unsafe_code)]
 
@@ -16,8 +18,8 @@ mod xdp;
 
 pub use counters::ShardCounters;
 pub use error::KernelError;
-pub use reuseport::Dispatch;
-pub use xdp::{XdpMode, XdpOptions, XdpSteering};
+pub use reuseport::ReuseportProgram;
+pub use xdp::{XdpMode, XdpOptions, XdpProgram};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,8 +1,9 @@
-//! AF_XDP sockets, one for each queue and shard, and the program that chooses among them before the system sees a frame.
+//! AF_XDP sockets, one for each queue and shard, and the XDP program that chooses among them before
+//! the system sees a frame.
 
 use crate::counters::ShardCounters;
 use crate::error::{Cause, KernelError, os_error};
-use crate::object::{Config, Object, PORTS_MAX, verified};
+use crate::object::{Config, Object, PORTS_MAX, address_key, verified};
 use aya::maps::{HashMap, MapError, XskMap};
 use aya::programs::xdp::{XdpLinkId, XdpMode as Flags};
 use aya::programs::{ProgramError, Xdp};
@@ -13,21 +14,21 @@ use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
 static CODE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/xdp.o"));
-/// As the map has room for.
+/// Capacity of the map of destinations.
 const DESTINATIONS_MAX: usize = 256;
 const PROGRAM: &str = "the program that steers frames";
 
 /// How an XDP program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum XdpMode {
-    /// By the driver, before a frame becomes anything else.
+    /// In the driver.
     Native,
-    /// By the system, for drivers that can't: about 2.5 times slower.
+    /// Generic, for drivers without XDP: about 2.5 times slower.
     Generic,
 }
 
 impl XdpMode {
-    /// Its name: `native` or `generic`.
+    /// Returns the name: `native` or `generic`.
     pub const fn as_str(self) -> &'static str {
         match self {
             XdpMode::Native => "native",
@@ -36,43 +37,56 @@ impl XdpMode {
     }
 }
 
-/// Which frames are steered.
+/// The frames that the program takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpOptions {
-    /// UDP destination ports, at most 8. Other UDP stays with the system.
+    /// UDP destination ports, at most 8. Other UDP is left to the system.
     pub ports: Vec<u16>,
-    /// Frames of EtherType 0x8624 too, in this VLAN; 0 is none.
+    /// Takes frames of EtherType 0x8624 in this VLAN (0: untagged) too.
     pub ethernet: Option<u16>,
-    /// The interface's own Ethernet address, and that of NDN's group there: frames to others are left to the system, and so are datagrams to
-    /// addresses that [`set_destinations`](XdpSteering::set_destinations) does not name, and those of other VLANs. `None` takes all.
+    /// The interface's own Ethernet address, and NDN's multicast address there. Left to the system
+    /// are then:
+    /// frames to other addresses, datagrams to addresses not in
+    /// [`set_destinations`](XdpProgram::set_destinations), and other VLANs. `None`: takes all.
     pub only: Option<[[u8; 6]; 2]>,
 }
 
 impl Default for XdpOptions {
-    /// NDN's UDP port, and NDN over Ethernet.
+    /// Returns the options for NDN's UDP port and untagged NDN over Ethernet.
     fn default() -> Self {
         XdpOptions { ports: vec![6363], ethernet: Some(0), only: None }
     }
 }
 
-/// Brings NDN frames of one interface to AF_XDP sockets. Everything else goes on to the system, and so does what has no socket.
+/// The XDP program that brings NDN frames of one interface to AF_XDP sockets. All else goes to the
+/// system, and so do packets without a socket.
 ///
-/// Unless [`only`](XdpOptions::only) is said, a frame's destination is not looked at: on an interface that carries other machines' NDN, as a
-/// bridge's, theirs would be taken too. Checksums are not looked at either. Dropping this value detaches the program.
+/// Without [`only`](XdpOptions::only) the destination is not checked: on an interface that carries
+/// NDN of other machines, such as a bridge's, theirs would be taken too. Checksums are not checked.
+/// Dropping this value detaches the program.
 #[derive(Debug)]
-pub struct XdpSteering {
+pub struct XdpProgram {
     object: Object,
     queues: u32,
     link: Option<XdpLinkId>,
 }
 
-impl XdpSteering {
-    /// Loads the program for an interface of `queues` receive queues and for `shards` shards (1 to 64). Packets go by `key`.
+impl XdpProgram {
+    /// Loads the program for an interface with `queues` receive queues, for `shards` shards (1 to
+    /// 64). `key` is that of the router's tables.
     ///
     /// # Errors
-    /// [`Rights`](KernelError::Rights) and [`TooOld`](KernelError::TooOld) say what the machine lacks; [`Shards`](KernelError::Shards),
-    /// [`Slot`](KernelError::Slot) (no queue, or more than 65,535) and [`Ports`](KernelError::Ports) what the caller gave.
-    pub fn load(key: &HashKey, queues: u32, shards: u8, options: &XdpOptions) -> Result<Self, KernelError> {
+    /// [`Rights`](KernelError::Rights) and [`TooOld`](KernelError::TooOld) if the machine lacks
+    /// something;
+    /// [`Shards`](KernelError::Shards), [`Slot`](KernelError::Slot) (queues outside 1 to 65,535)
+    /// and
+    /// [`Ports`](KernelError::Ports) for invalid arguments.
+    pub fn load(
+        key: &HashKey,
+        queues: u32,
+        shards: u8,
+        options: &XdpOptions,
+    ) -> Result<Self, KernelError> {
         if !(1..=65_535).contains(&queues) {
             return Err(KernelError::Slot { queue: 0, shard: 0, queues, shards });
         }
@@ -83,21 +97,27 @@ impl XdpSteering {
             .copy_from_slice(&options.ports);
         let config = Config { key, shards, ethernet: options.ethernet, ports, only: options.only };
         let object = Object::load(CODE, &config, queues * u32::from(shards))?;
-        let mut steering = XdpSteering { object, queues, link: None };
-        steering
+        let mut program = XdpProgram { object, queues, link: None };
+        program
             .program()
             .and_then(|program| Ok(verified(|| program.load())?))
             .map_err(|e| KernelError::of(PROGRAM, e))?;
-        Ok(steering)
+        Ok(program)
     }
 
-    /// Attaches to an interface, and takes the program off the one it was on. Without a `wanted` mode it is native, or generic where the
-    /// driver can't. Returns the mode it is.
+    /// Attaches to an interface, detaching from the earlier one, and returns the mode. Without a
+    /// `wanted` mode: native, or generic if the driver has no XDP.
     ///
     /// # Errors
-    /// [`NoInterface`](KernelError::NoInterface); [`Busy`](KernelError::Busy) when another program is there;
-    /// [`Rights`](KernelError::Rights); [`Refused`](KernelError::Refused) when the wanted mode can't be.
-    pub fn attach(&mut self, interface: &str, wanted: Option<XdpMode>) -> Result<XdpMode, KernelError> {
+    /// [`NoInterface`](KernelError::NoInterface); [`Busy`](KernelError::Busy) if another program is
+    /// attached;
+    /// [`Rights`](KernelError::Rights); [`Refused`](KernelError::Refused) if the mode is
+    /// impossible.
+    pub fn attach(
+        &mut self,
+        interface: &str,
+        wanted: Option<XdpMode>,
+    ) -> Result<XdpMode, KernelError> {
         if interface.contains('\0') || interface.is_empty() {
             return Err(KernelError::NoInterface(interface.to_owned()));
         }
@@ -122,7 +142,7 @@ impl XdpSteering {
                         return Err(KernelError::Busy { interface: interface.to_owned(), source });
                     }
                     (_, Some(Errno::PERM)) => return Err(KernelError::Rights { source }),
-                    // A driver without XDP, or without it as things are: its MTU, its queues.
+                    // The driver has no XDP, or not with its current MTU and queues.
                     _ => last = source,
                 },
             }
@@ -130,32 +150,42 @@ impl XdpSteering {
         Err(KernelError::of("attaching an XDP program to the interface", last))
     }
 
-    /// Takes the program off its interface; it is none when it is on none.
+    /// Detaches the program from its interface, if it is attached.
     ///
     /// # Errors
-    /// When the system does not.
+    /// The system refuses.
     pub fn detach(&mut self) -> Result<(), KernelError> {
         let Some(link) = self.link.take() else { return Ok(()) };
         self.program()
             .and_then(|program| Ok(program.detach(link)?))
-            .map_err(|e| KernelError::of("taking an XDP program off its interface", e))
+            .map_err(|e| KernelError::of("detaching an XDP program from its interface", e))
     }
 
-    /// Gives a queue's frames for a shard to an AF_XDP socket, which must be bound to that queue. A closed socket has left by itself.
+    /// Sets the AF_XDP socket for a shard's frames of a queue. The socket must be bound to that
+    /// queue. A closed socket leaves the map by itself.
     ///
     /// # Errors
-    /// [`Slot`](KernelError::Slot) when there is no such queue or shard; [`Socket`](KernelError::Socket) when it is no AF_XDP socket.
-    pub fn set_socket(&mut self, queue: u32, shard: u8, socket: BorrowedFd<'_>) -> Result<(), KernelError> {
+    /// [`Slot`](KernelError::Slot) if there is no such queue or shard;
+    /// [`Socket`](KernelError::Socket) if it is
+    /// not an AF_XDP socket.
+    pub fn set_socket(
+        &mut self,
+        queue: u32,
+        shard: u8,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), KernelError> {
         let at = self.slot(queue, shard)?;
         self.sockets()
             .and_then(|mut sockets| Ok(sockets.set(at, socket, 0)?))
             .map_err(|e| KernelError::of_socket(u32::from(shard), e))
     }
 
-    /// Takes a queue's socket for a shard away: those frames go to the system.
+    /// Removes the socket for a shard's frames of a queue: they go to the system.
     ///
     /// # Errors
-    /// [`Slot`](KernelError::Slot) when there is no such queue or shard; [`Socket`](KernelError::Socket) when it had none.
+    /// [`Slot`](KernelError::Slot) if there is no such queue or shard;
+    /// [`Socket`](KernelError::Socket) if it had
+    /// no socket.
     pub fn clear_socket(&mut self, queue: u32, shard: u8) -> Result<(), KernelError> {
         let at = self.slot(queue, shard)?;
         self.sockets()
@@ -163,38 +193,40 @@ impl XdpSteering {
             .map_err(|e| KernelError::of_socket(u32::from(shard), e))
     }
 
-    /// Which datagrams are for this machine: to these addresses, groups among them, at most 256. Before the first call there are none.
+    /// Sets the destination addresses of datagrams for this machine, including multicast groups, at
+    /// most 256. Before the first call there are none. Used with [`XdpOptions::only`].
     ///
     /// # Errors
-    /// When the kernel does not take them.
+    /// The kernel refuses.
     pub fn set_destinations(&mut self, addresses: &[IpAddr]) -> Result<(), KernelError> {
         let wanted: BTreeSet<[u64; 2]> =
-            addresses.iter().take(DESTINATIONS_MAX).map(|a| key_of(*a)).collect();
-        self.write_destinations(&wanted).map_err(|e| KernelError::of("addresses of this machine", e))
+            addresses.iter().take(DESTINATIONS_MAX).map(|a| address_key(*a)).collect();
+        self.write_destinations(&wanted)
+            .map_err(|e| KernelError::of("addresses of this machine", e))
     }
 
     fn write_destinations(&mut self, wanted: &BTreeSet<[u64; 2]>) -> Result<(), Cause> {
         let map = self.object.ebpf.map_mut("destinations").ok_or(MapError::ElementNotFound)?;
         let mut map: HashMap<_, [u64; 2], u32> = map.try_into()?;
         let known: Vec<_> = map.keys().collect::<Result<_, _>>()?;
-        for gone in known.iter().filter(|known| !wanted.contains(*known)) {
-            map.remove(gone)?;
+        for address in known.iter().filter(|known| !wanted.contains(*known)) {
+            map.remove(address)?;
         }
-        for new in wanted {
-            map.insert(new, 1, 0)?;
+        for address in wanted {
+            map.insert(address, 1, 0)?;
         }
         Ok(())
     }
 
-    /// What the program has counted.
+    /// Returns the program's counters.
     ///
     /// # Errors
-    /// When the kernel does not give them out.
+    /// The kernel refuses.
     pub fn counters(&self) -> Result<ShardCounters, KernelError> {
         self.object.counters()
     }
 
-    /// The program itself, for tests that run it on frames of their own.
+    /// Returns the program, for tests that run it on frames.
     #[doc(hidden)]
     pub fn program(&mut self) -> Result<&mut Xdp, Cause> {
         Ok(self.object.ebpf.program_mut("nw_steer").ok_or(ProgramError::NotLoaded)?.try_into()?)
@@ -212,14 +244,4 @@ impl XdpSteering {
         let map = self.object.ebpf.map_mut("sockets").ok_or(MapError::ElementNotFound)?;
         Ok(map.try_into()?)
     }
-}
-
-/// An address as the program's map has it: IPv4 ones mapped.
-fn key_of(address: IpAddr) -> [u64; 2] {
-    let octets = match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
-    };
-    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| octets[at + i]));
-    [word(0), word(8)]
 }

@@ -1,4 +1,4 @@
-//! The balancer's program on NDN over Ethernet.
+//! Tests of the balancer's program with NDN over Ethernet.
 
 mod common;
 
@@ -14,7 +14,8 @@ const CONSUMER: [u8; 6] = [2, 0, 0, 0, 9, 9];
 const GROUP: [u8; 6] = EthernetOptions::GROUP;
 
 fn cluster(outside_index: u32, inside_index: u32) -> Cluster {
-    let faces = EthernetOptions { outside_index, outside_mac: CLUSTER_MAC, inside_index, group: GROUP };
+    let faces =
+        EthernetOptions { outside_index, outside_mac: CLUSTER_MAC, inside_index, group: GROUP };
     let mut cluster = Cluster::with(&BalancerOptions { ethernet: Some(faces), ..options() });
     for number in 1..=3 {
         let member = MemberEntry { mac: Some(member_mac(number)), hop: None, ..entry(number) };
@@ -28,7 +29,7 @@ fn frame(to: [u8; 6], from: [u8; 6], packet: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn names_choose_addresses_and_members_are_told_by_theirs() {
+fn names_choose_the_member_s_address_and_members_are_known_by_theirs() {
     if !may_run("balancer, Ethernet") {
         return;
     }
@@ -42,7 +43,9 @@ fn names_choose_addresses_and_members_are_told_by_theirs() {
             let uri = format!("/a/seg={segment}");
             let number = cluster.member_of(&uri);
             for to in [CLUSTER_MAC, GROUP] {
-                for (packet, verdict) in [(interest(&uri), Verdict::Interest), (data(&uri), Verdict::Data)] {
+                for (packet, verdict) in
+                    [(interest(&uri), Verdict::Interest), (data(&uri), Verdict::Data)]
+                {
                     let out = frame(member_mac(number), CONSUMER, &packet);
                     cluster.expect_on(
                         "in",
@@ -54,13 +57,27 @@ fn names_choose_addresses_and_members_are_told_by_theirs() {
                     );
                 }
             }
-            // By the member's own address: the implicit identifier.
+            // To the member's own address.
             let packet = data(&uri);
             let whole = frame(member_mac(2), CONSUMER, &packet);
-            cluster.expect_on("its own", &whole, Some(outside), Verdict::ToMember, REDIRECT, &whole);
+            cluster.expect_on(
+                "its own",
+                &whole,
+                Some(outside),
+                Verdict::ToMember,
+                REDIRECT,
+                &whole,
+            );
         }
         let whole = frame(CONSUMER, member_mac(1), &interest("/a"));
-        cluster.expect_on("an Interest", &whole, Some(inside), Verdict::InterestOut, REDIRECT, &whole);
+        cluster.expect_on(
+            "an Interest",
+            &whole,
+            Some(inside),
+            Verdict::InterestOut,
+            REDIRECT,
+            &whole,
+        );
         let whole = frame(CONSUMER, member_mac(1), &data("/a"));
         let out = frame(CONSUMER, CLUSTER_MAC, &data("/a"));
         cluster.expect_on("a Data", &whole, Some(inside), Verdict::AnswerOut, REDIRECT, &out);
@@ -81,14 +98,17 @@ fn names_choose_addresses_and_members_are_told_by_theirs() {
         }
         // A member without such a face.
         let number = cluster.member_of("/a");
-        cluster.balancer.set_member(number, &MemberEntry { mac: None, ..entry(number) }).expect("a member");
+        cluster
+            .balancer
+            .set_member(number, &MemberEntry { mac: None, ..entry(number) })
+            .expect("a member");
         let whole = frame(CLUSTER_MAC, CONSUMER, &interest("/a"));
         cluster.expect_on("no address", &whole, Some(outside), Verdict::NoHop, DROP, &whole);
     });
 }
 
 #[test]
-fn one_interface_may_be_both_sides() {
+fn one_interface_may_be_inside_and_outside() {
     if !may_run("balancer, Ethernet, one-armed") {
         return;
     }
@@ -103,7 +123,7 @@ fn one_interface_may_be_both_sides() {
 }
 
 #[test]
-fn frames_of_vlans_are_left_to_the_system() {
+fn frames_in_vlans_are_left_to_the_system() {
     if !may_run("balancer, Ethernet in VLANs") {
         return;
     }
@@ -111,7 +131,8 @@ fn frames_of_vlans_are_left_to_the_system() {
         ip("link add out0 type veth peer name out1");
         let outside = index_of("out0");
         let mut cluster = cluster(outside, outside);
-        // Priority and no VLAN: as without a tag. What the tests hold traffic control to has tags that are put on.
+        // A priority tag (VLAN 0) counts as untagged. Checked in native mode only: traffic
+        // control's tags are not in the frame.
         cluster.mode = AttachMode::Native;
         let number = cluster.member_of("/a");
         let tag = |tag| [(0x8100, tag)];

@@ -1,10 +1,11 @@
-//! IPv4 fragments in any order, through a balancer between real sockets: each end is a network namespace, whose system puts them together.
+//! Tests with IPv4 fragments in any order, through a balancer between real sockets: each side is a
+//! network namespace, in which the system reassembles packets.
 
 mod common;
 
 use common::cluster::{VIP, member_port};
-use common::ends::{Network, OUTSIDE_MAC, PEER_MAC, Raw, received};
 use common::frames::Udp;
+use common::machines::{Network, OUTSIDE_MAC, PEER_MAC, Raw, received};
 use common::may_run;
 use common::net::{alone, index_of};
 use common::packets::name;
@@ -15,22 +16,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const ARRIVES: Duration = Duration::from_secs(5);
-/// Long enough for what should not arrive.
+/// How long to wait for a packet that should not arrive.
 const LOST: Duration = Duration::from_millis(300);
 const TRIES: usize = 5;
-/// Bytes of a fragment in frames of 1500.
+/// Payload of a fragment in frames of 1500 bytes.
 const PART: usize = 1480;
 const ORDERS: [[usize; 3]; 6] = [[2, 1, 0], [1, 2, 0], [1, 0, 2], [2, 0, 1], [0, 2, 1], [0, 1, 2]];
 
 fn data(uri: &str) -> Vec<u8> {
     let content: Vec<u8> = (0..4000u32).map(|at| (at * 7) as u8).collect();
-    nw_wire::DataBuilder::new(name(uri).as_ref(), &content).encode(&nw_wire::DigestSha256).expect("signed")
+    nw_wire::DataBuilder::new(name(uri).as_ref(), &content)
+        .encode(&nw_wire::DigestSha256)
+        .expect("signed")
 }
 
-/// Has a thread hold fragments while `test` runs: the processor time that it took.
+/// Runs `test` while a thread holds fragments; returns the CPU time of that thread.
 fn with_held(mut held: HeldFragments, test: impl FnOnce()) -> Duration {
     let stop = AtomicBool::new(false);
-    /// Ends the thread, however the test ends.
+    /// Ends the thread, even if the test panics.
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
         fn drop(&mut self) {
@@ -51,7 +54,7 @@ fn with_held(mut held: HeldFragments, test: impl FnOnce()) -> Duration {
     })
 }
 
-/// Waits until so many frames have this verdict.
+/// Waits until `count` frames have this verdict.
 fn wait_for(network: &Network, verdict: Verdict, count: u64) {
     let end = Instant::now() + ARRIVES;
     while network.cluster.counters().verdict(verdict) < count {
@@ -60,25 +63,25 @@ fn wait_for(network: &Network, verdict: Verdict, count: u64) {
     }
 }
 
-/// A datagram of three fragments, with an identification of its own.
+/// Returns a datagram in three fragments, with an identification of its own.
 fn parts(frame: &Udp, id: usize) -> Vec<Vec<u8>> {
     let parts = Udp { id: 1000 + id as u16, fragment: 0, ..frame.clone() }.parts(PART);
     assert_eq!(parts.len(), 3);
     parts
 }
 
-/// Sends a packet's fragments in an order until it has come whole: how often it had to be sent again. A sender that has to wait for a processor
-/// between two of them for 50 ms is too late.
+/// Sends a packet's fragments in an order until the packet is received; returns how often it was
+/// sent again. A sender that waits for a CPU for 50 ms between two fragments is too late.
 fn send_until_received(from: &Raw, to: &UdpSocket, frame: &Udp, order: &[usize], id: usize) -> u32 {
     for tries in 0..TRIES {
         let parts = parts(frame, id * TRIES + tries);
         order.iter().for_each(|at| from.send(&parts[*at]));
         if let Some(got) = received(to, ARRIVES / 5) {
-            assert!(got == frame.payload, "as it was sent");
+            assert!(got == frame.payload, "received as sent");
             return tries as u32;
         }
     }
-    panic!("{order:?} from {} to {} do not come", frame.from, frame.to);
+    panic!("{order:?} from {} to {} do not arrive", frame.from, frame.to);
 }
 
 fn any_order(mode: AttachMode) {
@@ -96,7 +99,13 @@ fn any_order(mode: AttachMode) {
                 again += send_until_received(&network.peer.raw, socket, &frame, order, id);
             }
             let frame = network.member_datagram(3, &data);
-            again += send_until_received(&network.members.raw, &network.peer.sockets[0], &frame, order, id);
+            again += send_until_received(
+                &network.members.raw,
+                &network.peer.sockets[0],
+                &frame,
+                order,
+                id,
+            );
         }
     });
     let counters = network.cluster.counters();
@@ -104,7 +113,7 @@ fn any_order(mode: AttachMode) {
     if again > 0 {
         return;
     }
-    // Of each three packets: two before their first in two orders, one in two.
+    // Of three packets each: two fragments before the first one in two orders, one in two orders.
     assert_eq!(counters.verdict(Verdict::IpFragmentHeld), 3 * 6, "{counters:?}");
     assert_eq!(counters.verdict(Verdict::IpFragmentLost), 0);
     assert_eq!(counters.verdict(Verdict::IpFragment), 2 * 6 * 2);
@@ -112,27 +121,27 @@ fn any_order(mode: AttachMode) {
 }
 
 #[test]
-fn fragments_may_come_in_any_order() {
+fn fragments_in_any_order_arrive_in_native_mode() {
     if may_run("balancer, fragments in any order") {
         alone(|| any_order(AttachMode::Native));
     }
 }
 
 #[test]
-fn fragments_may_come_in_any_order_in_generic_mode() {
+fn fragments_in_any_order_arrive_in_generic_mode() {
     if may_run("balancer, fragments in any order, generic mode") {
         alone(|| any_order(AttachMode::Generic));
     }
 }
 
 #[test]
-fn fragments_may_come_in_any_order_by_traffic_control() {
+fn fragments_in_any_order_arrive_by_traffic_control() {
     if may_run("balancer, fragments in any order, traffic control") {
         alone(|| any_order(AttachMode::TrafficControl));
     }
 }
 
-/// One card is both sides: what comes by it leaves by it.
+/// One interface is both sides: a packet leaves by the interface it arrived on.
 fn by_one_interface(mode: AttachMode) {
     let mut network = Network::new(mode, None);
     let known = network.cluster.balancer.members()[&2];
@@ -155,16 +164,16 @@ fn by_one_interface(mode: AttachMode) {
         }
     };
     wait_for(&network, Verdict::ToMember, 1);
-    // One turn looks for the first before it drops what has waited for long.
-    let report = held.turn().expect("a turn");
+    // One tick looks up the first fragment before it drops expired ones.
+    let report = held.tick().expect("a turn");
     assert_eq!((report.taken, report.released, report.lost), (2, 2, 0), "{mode:?}: {report:?}");
-    // veth shows the other end what a program sends back (XDP_TX) once something else comes.
+    // veth delivers frames sent by XDP_TX only once another frame follows.
     let expected = [0, 2, 1].map(|at| parts[at].len());
     assert_eq!([next(), next(), next()], expected, "{mode:?}: the others follow the first");
 }
 
 #[test]
-fn fragments_leave_by_the_interface_that_they_came_by() {
+fn fragments_leave_by_their_ingress_interface() {
     if may_run("balancer, fragments by one interface") {
         alone(|| by_one_interface(AttachMode::Native));
         alone(|| by_one_interface(AttachMode::Generic));
@@ -172,7 +181,7 @@ fn fragments_leave_by_the_interface_that_they_came_by() {
 }
 
 #[test]
-fn fragments_whose_first_comes_late_are_lost() {
+fn fragments_are_lost_if_the_first_arrives_late() {
     if !may_run("balancer, late fragments") {
         return;
     }
@@ -190,14 +199,14 @@ fn fragments_whose_first_comes_late_are_lost() {
             wait_for(&network, Verdict::IpFragmentLost, 2);
             network.peer.raw.send(&first);
             assert_eq!(received(&network.members.sockets[socket], LOST), None);
-            // Another packet of the same source is none the worse for it.
+            // Another packet of the same source is not affected.
             let frame = network.peer_datagram(&to, &data);
             let socket = &network.members.sockets[socket];
             send_until_received(&network.peer.raw, socket, &frame, &[2, 1, 0], 1);
         });
         let counters = network.cluster.counters();
         assert!(counters.verdict(Verdict::IpFragmentHeld) >= 4, "{counters:?}");
-        // Without a process, those before their first are dropped, and all else is as ever.
+        // Without a process, fragments before their first one are dropped, and all others work.
         let parts = parts(&network.peer_datagram(&to, &data), 900);
         [2, 0, 1].iter().for_each(|at| network.peer.raw.send(&parts[*at]));
         assert_eq!(received(&network.members.sockets[socket], LOST), None);
@@ -208,7 +217,7 @@ fn fragments_whose_first_comes_late_are_lost() {
 }
 
 #[test]
-fn a_flood_of_lone_fragments_takes_bounded_work_and_leaves_members_room() {
+fn flood_of_lone_fragments_takes_bounded_work_and_leaves_members_capacity() {
     const FLOOD: u32 = 30_000;
     if !may_run("balancer, lone fragments") {
         return;
@@ -222,12 +231,12 @@ fn a_flood_of_lone_fragments_takes_bounded_work_and_leaves_members_room() {
             Udp { id: number as u16, fragment: 0, ..frame }.fragments(504)[1].clone()
         };
         let data = data("/a/b");
-        let began = Instant::now();
+        let start = Instant::now();
         let mut members = 0;
         let took = with_held(held, || {
             for number in 0..FLOOD {
                 network.peer.raw.send(&lone(number));
-                // As many as come at a rate of 20,000 a second or less.
+                // At most about 20,000 per second.
                 if number % 32 == 0 {
                     std::thread::sleep(Duration::from_micros(1500));
                 }
@@ -241,7 +250,7 @@ fn a_flood_of_lone_fragments_takes_bounded_work_and_leaves_members_room() {
             // Each is counted in the end, by the program or by the process.
             wait_for(&network, Verdict::IpFragmentLost, u64::from(FLOOD));
         });
-        let elapsed = began.elapsed();
+        let elapsed = start.elapsed();
         let counters = network.cluster.counters();
         assert!(counters.verdict(Verdict::IpFragmentLost) >= u64::from(FLOOD), "{counters:?}");
         assert!(members >= 7, "{members} of 10 packets of members, in reverse order");

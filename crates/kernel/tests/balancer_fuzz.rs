@@ -1,4 +1,5 @@
-//! Random and mutated frames through the balancer's program: none vanishes uncounted, none is judged wrong, checksums stay right.
+//! Random and mutated frames through the balancer's program: each is counted once, with the verdict
+//! of nw-wire, and with right checksums.
 
 mod common;
 
@@ -11,15 +12,15 @@ use nw_slot_table::{Effect, Rule, Rules};
 use nw_wire::lp::{LpHeader, Token};
 use nw_wire::shard::{Reason, shard_of_packet};
 
-/// Frames in each test; `NW_FUZZ_FRAMES` sets another number.
+/// Returns the number of frames in each test; `NW_FUZZ_FRAMES` changes it.
 fn frames() -> usize {
     std::env::var("NW_FUZZ_FRAMES").ok().and_then(|text| text.parse().ok()).unwrap_or(50_000)
 }
 
-/// SplitMix64: the same frames each time.
-struct Chance(u64);
+/// A SplitMix64 generator with a fixed seed.
+struct Random(u64);
 
-impl Chance {
+impl Random {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;
@@ -32,36 +33,37 @@ impl Chance {
         (self.next() % bound as u64) as usize
     }
 
-    fn octets(&mut self, len: usize) -> Vec<u8> {
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.next() as u8).collect()
     }
 
-    /// Changes some octets, cuts, or adds.
-    fn mutate(&mut self, mut octets: Vec<u8>, len_min: usize) -> Vec<u8> {
+    /// Changes, removes or appends some bytes.
+    fn mutate(&mut self, mut bytes: Vec<u8>, len_min: usize) -> Vec<u8> {
         for _ in 0..self.below(4) {
-            let at = self.below(octets.len());
-            octets[at] = match self.below(3) {
+            let at = self.below(bytes.len());
+            bytes[at] = match self.below(3) {
                 0 => self.next() as u8,
-                1 => octets[at] ^ 1 << self.below(8),
+                1 => bytes[at] ^ 1 << self.below(8),
                 _ => [0, 1, 5, 6, 7, 80, 100, 253, 255][self.below(9)],
             };
         }
         match self.below(6) {
-            0 => octets.truncate(len_min.max(self.below(octets.len() + 1))),
+            0 => bytes.truncate(len_min.max(self.below(bytes.len() + 1))),
             1 => {
                 let more = self.below(40);
-                octets.extend(self.octets(more));
+                bytes.extend(self.bytes(more));
             }
             _ => {}
         }
-        octets
+        bytes
     }
 
     fn payload(&mut self) -> Vec<u8> {
-        let uri: String =
-            (0..1 + self.below(18)).map(|n| format!("/{n}{}", "x".repeat(self.below(40)))).collect();
+        let uri: String = (0..1 + self.below(18))
+            .map(|n| format!("/{n}{}", "x".repeat(self.below(40))))
+            .collect();
         let header = LpHeader {
-            pit_token: Token::new(&[9; 6]).expect("six octets"),
+            pit_token: Token::new(&[9; 6]).expect("six bytes"),
             congestion_mark: self.next() % 2,
             ..LpHeader::default()
         };
@@ -72,7 +74,7 @@ impl Chance {
             3 => fragment(self.next(), self.next() % 4, 4, &interest(&uri)),
             4 => {
                 let len = self.below(300);
-                self.octets(len)
+                self.bytes(len)
             }
             _ => interest(&uri),
         };
@@ -95,7 +97,7 @@ impl Chance {
     }
 }
 
-/// What nw-wire says of a datagram to the cluster's port; `None` where a token hides it.
+/// Returns nw-wire's verdict on a datagram to the cluster's port; `None` if a token hides it.
 fn expected(payload: &[u8]) -> Option<Verdict> {
     let (_, reason) = shard_of_packet(payload, &KEY, 1);
     Some(match reason {
@@ -112,7 +114,7 @@ fn expected(payload: &[u8]) -> Option<Verdict> {
     })
 }
 
-/// Whether the checksums in a frame are right, where it has a whole UDP datagram.
+/// Returns whether the checksums are right in a frame with a whole UDP datagram.
 fn is_sound(frame: &[u8]) -> bool {
     let mut at = 12;
     while frame[at..at + 2] == [0x81, 0] {
@@ -130,21 +132,22 @@ fn is_sound(frame: &[u8]) -> bool {
     (head == 40 || checksum(&[&ip[..20]]) == 0) && checksum(&[&pseudo, udp]) == 0
 }
 
-/// In VLAN 5 of the interface that test runs come by, and in VLAN 5 within that.
+/// A cluster with VLAN 5 on the interface of test runs, and VLAN 5 within that.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::new();
-    let link = |interface_index, underlying_index| Link { interface_index, underlying_index, vlan: 5 };
+    let link =
+        |interface_index, underlying_index| Link { interface_index, underlying_index, vlan: 5 };
     cluster.balancer.set_links(&[link(50, 1), link(51, 50)]).expect("links");
     cluster
 }
 
 #[test]
-fn packets_are_judged_as_nw_wire_does() {
+fn verdict_of_a_packet_equals_nw_wire_s() {
     if !may_run("balancer, fuzz, packets") {
         return;
     }
     let mut cluster = cluster();
-    let mut chance = Chance(1);
+    let mut chance = Random(1);
     let mut seen = std::collections::BTreeMap::<&str, u32>::new();
     for _ in 0..frames() {
         let frame = chance.datagram();
@@ -159,7 +162,8 @@ fn packets_are_judged_as_nw_wire_does() {
         assert_eq!((counted.len(), after.frames() - before.frames()), (1, 1), "{counted:?}");
         *seen.entry(counted[0].as_str()).or_default() += 1;
         if frame.to.port() != 6363 {
-            let expected = if frame.payload.is_empty() { Verdict::NotNdn } else { Verdict::ToMember };
+            let expected =
+                if frame.payload.is_empty() { Verdict::NotNdn } else { Verdict::ToMember };
             assert_eq!(counted, [expected], "{frame:?}");
         } else if let Some(expected) = expected(&frame.payload) {
             assert_eq!(counted, [expected], "{frame:?}");
@@ -180,51 +184,34 @@ fn packets_are_judged_as_nw_wire_does() {
 }
 
 #[test]
-fn no_frame_vanishes_uncounted() {
+fn every_frame_is_counted_once() {
     if !may_run("balancer, fuzz, frames") {
         return;
     }
     let mut cluster = cluster();
-    let depth =
-        |prefix: &str, depth| Rule { prefix: prefix.parse().expect("a name"), effect: Effect::Depth(depth) };
+    let depth = |prefix: &str, depth| Rule {
+        prefix: prefix.parse().expect("a name"),
+        effect: Effect::Depth(depth),
+    };
     let control = Rule { prefix: "/0/1".parse().expect("a name"), effect: Effect::Control };
     cluster
         .balancer
         .set_rules(&Rules::new([depth("/", 3), depth("/0x", 2), control]).expect("rules"))
         .expect("rules");
-    let mut chance = Chance(2);
+    let mut chance = Random(2);
     let mut actions = [0u64; 5];
     for number in 0..frames() {
         let whole = match number % 4 {
             0 => {
                 let len = 14 + chance.below(200);
-                chance.octets(len)
+                chance.bytes(len)
             }
             1 => {
                 let mut udp = Udp { fragment: 0, ..chance.datagram() };
                 udp.payload.resize(64, 7);
                 udp.fragments(32)[chance.below(2)].clone()
             }
-            2 => {
-                // A member's.
-                let mut udp = chance.datagram();
-                let number = 1 + chance.below(3) as u8;
-                let from =
-                    if udp.to.is_ipv4() { format!("10.0.0.{number}") } else { format!("fd00::{number}") };
-                udp.from = format!(
-                    "{}:{}",
-                    if udp.to.is_ipv4() { from } else { format!("[{from}]") },
-                    member_port(number)
-                )
-                .parse()
-                .expect("an address");
-                udp.to.set_ip(if udp.to.is_ipv4() {
-                    [198, 51, 100, 7].into()
-                } else {
-                    "2001:db8:1::7".parse().expect("v6")
-                });
-                udp.frame()
-            }
+            2 => member_frame(&mut chance),
             _ => chance.datagram().frame(),
         };
         let whole = chance.mutate(whole, 14);
@@ -235,7 +222,7 @@ fn no_frame_vanishes_uncounted() {
         }
     }
     let counters = cluster.counters();
-    // No process takes those that are held, so they do not count again.
+    // No process takes the held ones, so they are not counted again.
     let held = counters.verdict(Verdict::IpFragmentHeld);
     assert_eq!(counters.frames() + held, frames() as u64);
     assert_eq!(counters.verdict(Verdict::Failed), 0);
@@ -253,12 +240,30 @@ fn no_frame_vanishes_uncounted() {
     .map(|verdict| counters.verdict(*verdict))
     .sum();
     assert_eq!((actions[DROP as usize], actions[PASS as usize]), (dropped, passed));
-    assert_eq!(actions[REDIRECT as usize] + actions[TX as usize], frames() as u64 - dropped - passed);
+    assert_eq!(
+        actions[REDIRECT as usize] + actions[TX as usize],
+        frames() as u64 - dropped - passed
+    );
     assert!(actions[0] == 0 && dropped > 100 && passed > 100, "{actions:?}");
 }
 
-/// A member's packet may be passed to the system with other addresses.
+/// Returns a random frame from a member.
+fn member_frame(chance: &mut Random) -> Vec<u8> {
+    let mut udp = chance.datagram();
+    let number = 1 + chance.below(3) as u8;
+    let is_v4 = udp.to.is_ipv4();
+    let from = if is_v4 { format!("10.0.0.{number}") } else { format!("[fd00::{number}]") };
+    udp.from = format!("{from}:{}", member_port(number)).parse().expect("an address");
+    udp.to.set_ip(if is_v4 {
+        [198, 51, 100, 7].into()
+    } else {
+        "2001:db8:1::7".parse().expect("v6")
+    });
+    udp.frame()
+}
+
+/// Returns whether a member's packet may be passed to the system with other addresses.
 fn cluster_may_rewrite(frame: &[u8]) -> bool {
-    frame.windows(4).any(|octets| octets[..3] == [10, 0, 0])
-        || frame.windows(2).any(|octets| octets == [0xfd, 0])
+    frame.windows(4).any(|bytes| bytes[..3] == [10, 0, 0])
+        || frame.windows(2).any(|bytes| bytes == [0xfd, 0])
 }

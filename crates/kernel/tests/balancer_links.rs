@@ -1,4 +1,5 @@
-//! Attaching the balancer, and what outlives the process: in a network namespace and a bpf folder of our own.
+//! Tests of attaching the balancer and of pins, in a network namespace and a bpffs directory of
+//! their own.
 
 mod common;
 
@@ -14,24 +15,24 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A folder that goes when the test ends, however it does.
-struct Folder(PathBuf);
+/// A directory that is removed at the end of the test, even if it fails.
+struct Directory(PathBuf);
 
-impl Folder {
+impl Directory {
     fn new(name: &str) -> Self {
-        Folder(Path::new("/sys/fs/bpf").join(format!("nw-test-{name}-{}", std::process::id())))
+        Directory(Path::new("/sys/fs/bpf").join(format!("nw-test-{name}-{}", std::process::id())))
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
-        // Best effort: a test that passed has removed it.
+        // Best effort: a test that passed has removed it already.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-fn pinned(folder: &Folder) -> BalancerOptions {
-    BalancerOptions { pin: Some(folder.0.clone()), ..options() }
+fn pinned(directory: &Directory) -> BalancerOptions {
+    BalancerOptions { pin: Some(directory.0.clone()), ..options() }
 }
 
 fn veth() {
@@ -42,19 +43,22 @@ fn veth() {
 }
 
 fn shown(interface: &str) -> String {
-    let output = Command::new("ip").args(["-d", "link", "show", interface]).output().expect("ip of iproute2");
+    let output = Command::new("ip")
+        .args(["-d", "link", "show", interface])
+        .output()
+        .expect("ip of iproute2");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The number of the XDP program at an interface.
+/// Returns the id of the XDP program on an interface.
 fn program_id(interface: &str) -> Option<String> {
     let text = shown(interface);
-    let (_, behind) = text.split_once("prog/xdp id ")?;
-    behind.split_whitespace().next().map(str::to_owned)
+    let (_, after) = text.split_once("prog/xdp id ")?;
+    after.split_whitespace().next().map(str::to_owned)
 }
 
-/// Whether an interface is without a program, at the latest in a second: commands that other tests start have this process' descriptors until they
-/// run, and with them its links.
+/// Returns whether an interface is without a program within a second: processes that other tests
+/// start inherit this process's descriptors until they exec, and with them its links.
 fn is_left(interface: &str) -> bool {
     let end = Instant::now() + Duration::from_secs(1);
     while program_id(interface).is_some() && Instant::now() < end {
@@ -64,7 +68,7 @@ fn is_left(interface: &str) -> bool {
 }
 
 #[test]
-fn attaches_in_each_mode() {
+fn attach_uses_each_mode_and_refuses_a_second_program() {
     if !may_run("balancer, modes") {
         return;
     }
@@ -97,14 +101,14 @@ fn attaches_in_each_mode() {
 }
 
 #[test]
-fn what_is_pinned_is_adopted() {
+fn pinned_maps_and_links_are_adopted() {
     if !may_run("balancer, pins") || !may_mount("balancer, pins") {
         return;
     }
     alone(|| {
         veth();
-        let folder = Folder::new("adopt");
-        let mut first = Cluster::with(&pinned(&folder));
+        let directory = Directory::new("adopt");
+        let mut first = Cluster::with(&pinned(&directory));
         assert!(!first.balancer.adopted());
         assert_eq!(first.balancer.attach("nw0", None).expect("attached"), AttachMode::Native);
         let frame = Udp::new("198.51.100.7:50000", "192.0.2.1:6372", b"x").frame();
@@ -112,12 +116,12 @@ fn what_is_pinned_is_adopted() {
         let before = program_id("nw0").expect("attached");
         let table = first.table.clone();
         drop(first);
-        assert_eq!(program_id("nw0"), Some(before.clone()), "it stays without a process");
+        assert_eq!(program_id("nw0"), Some(before.clone()), "it stays attached without a process");
 
-        let mut second = Balancer::load(&pinned(&folder)).expect("loaded");
+        let mut second = Balancer::load(&pinned(&directory)).expect("loaded");
         assert!(second.adopted());
         let after = program_id("nw0").expect("attached");
-        assert_ne!(after, before, "this process's program took its place");
+        assert_ne!(after, before, "this process's program replaced it");
         assert_eq!(second.attached(), [(index_of("nw0"), AttachMode::Native)]);
         assert_eq!(second.members().keys().copied().collect::<Vec<_>>(), [1, 2, 3]);
         assert_eq!(second.members()[&2], entry(2));
@@ -125,68 +129,71 @@ fn what_is_pinned_is_adopted() {
         assert_eq!(second.counters().expect("counters").verdict(Verdict::ToMember), 1);
         assert_eq!(second.attach("nw0", None).expect("there"), AttachMode::Native);
         assert_eq!(program_id("nw0"), Some(after));
-        // Only what differs is written.
+        // Only differences are written.
         let four = Table::compute(&members(4), 7);
         let changed = second.set_slots(four.slots()).expect("slots");
-        assert!((0.24..0.26).contains(&(changed as f64 / nw_slot_table::SLOTS as f64)), "{changed}");
+        assert!(
+            (0.24..0.26).contains(&(changed as f64 / nw_slot_table::SLOTS as f64)),
+            "{changed}"
+        );
         assert_eq!(second.set_slots(four.slots()).expect("slots"), 0);
 
         second.remove().expect("removed");
         assert!(is_left("nw0"));
-        assert!(!folder.0.exists());
+        assert!(!directory.0.exists());
     });
 }
 
 #[test]
-fn links_of_another_layout_and_of_gone_interfaces() {
+fn links_of_another_layout_are_taken_over_and_of_gone_interfaces_removed() {
     if !may_run("balancer, layouts") || !may_mount("balancer, layouts") {
         return;
     }
     alone(|| {
         veth();
-        let folder = Folder::new("layout");
-        let mut first = Balancer::load(&pinned(&folder)).expect("loaded");
+        let directory = Directory::new("layout");
+        let mut first = Balancer::load(&pinned(&directory)).expect("loaded");
         first.attach("nw0", None).expect("attached");
         first.attach("lo", None).expect("attached");
         let before = program_id("nw0");
         drop(first);
-        // As another version would have left it.
-        std::fs::rename(maps_of(&folder), folder.0.join("maps-0")).expect("renamed");
-        let mut second = Balancer::load(&pinned(&folder)).expect("loaded");
+        // The directory as another version would have left it.
+        std::fs::rename(maps_of(&directory), directory.0.join("maps-0")).expect("renamed");
+        let mut second = Balancer::load(&pinned(&directory)).expect("loaded");
         assert!(!second.adopted() && second.members().is_empty());
-        assert!(!folder.0.join("maps-0").exists());
-        assert_eq!(program_id("nw0"), before, "the old program goes on until this one is attached");
+        assert!(!directory.0.join("maps-0").exists());
+        assert_eq!(program_id("nw0"), before, "the old program works until this one is attached");
         second.attach("nw0", None).expect("attached");
         assert!(program_id("nw0").is_some() && program_id("nw0") != before);
         drop(second);
         ip("link del nw0");
-        let third = Balancer::load(&pinned(&folder)).expect("loaded");
+        let third = Balancer::load(&pinned(&directory)).expect("loaded");
         assert!(third.adopted());
         assert_eq!(third.attached(), [(index_of("lo"), AttachMode::Generic)]);
         third.remove().expect("removed");
     });
 }
 
-fn maps_of(folder: &Folder) -> PathBuf {
-    let entries = std::fs::read_dir(&folder.0).expect("the folder");
+fn maps_of(directory: &Directory) -> PathBuf {
+    let entries = std::fs::read_dir(&directory.0).expect("the directory");
     let paths = entries.map(|entry| entry.expect("an entry").path());
     paths.into_iter().find(|path| path.display().to_string().contains("maps-")).expect("maps")
 }
 
 #[test]
-fn folders_that_can_not_be_are_refused() {
+fn directory_outside_a_bpf_file_system_is_refused() {
     if !may_run("balancer, folders") {
         return;
     }
-    let folder = std::env::temp_dir().join(format!("nw-test-pins-{}", std::process::id()));
-    let options = BalancerOptions { pin: Some(folder.clone()), ..options() };
+    let directory = std::env::temp_dir().join(format!("nw-test-pins-{}", std::process::id()));
+    let options = BalancerOptions { pin: Some(directory.clone()), ..options() };
     let error = Balancer::load(&options).map(|_| ()).expect_err("not in a bpf file system");
     assert!(error.to_string().contains("/sys/fs/bpf"), "{error}");
-    assert!(!folder.exists());
+    assert!(!directory.exists());
 }
 
 #[test]
-fn what_the_caller_gave_is_checked() {
+fn invalid_arguments_are_errors() {
     let refused = |change: fn(&mut BalancerOptions)| {
         let mut options = options();
         change(&mut options);
@@ -213,7 +220,10 @@ fn what_the_caller_gave_is_checked() {
         member.hop.map(|hop| nw_kernel::balancer::Hop { vlan: Some(4095), ..hop })));
     assert!(!wrong(1, |member| member.port = 6371), "its own");
     assert!(matches!(balancer.set_slots(&[1; 7]), Err(KernelError::Slots(_))));
-    assert!(matches!(balancer.set_slots(&vec![64; nw_slot_table::SLOTS]), Err(KernelError::Slots(_))));
+    assert!(matches!(
+        balancer.set_slots(&vec![64; nw_slot_table::SLOTS]),
+        Err(KernelError::Slots(_))
+    ));
     assert!(matches!(balancer.set_control(64), Err(KernelError::Member { .. })));
     let peers: Vec<_> =
         (0..=4096u16).map(|port| std::net::SocketAddr::from(([192, 0, 2, 9], port))).collect();
@@ -221,7 +231,8 @@ fn what_the_caller_gave_is_checked() {
     balancer.set_one_port_peers(&peers[1..]).expect("as many as there may be");
 }
 
-/// Mounting a bpf file system, where there is none, takes more than the program itself.
+/// Returns whether the process may mount a bpf file system, which needs more rights than the
+/// program.
 fn may_mount(test: &str) -> bool {
     let may = rustix::thread::capabilities(None)
         .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));

@@ -1,5 +1,5 @@
-//! Changing how the balancer is attached while programs are started. Alone in its process: each that ends sends it a signal, and one that waits keeps
-//! the kernel from verifying a program.
+//! Changes the attach mode while processes are started. Alone in its process: each child that ends
+//! sends a signal, and a pending one keeps the kernel from verifying a program.
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
-fn modes_change_while_programs_are_started() {
+fn mode_changes_while_processes_are_started() {
     if !may_run("balancer, modes while programs are started") {
         return;
     }
@@ -28,7 +28,8 @@ fn modes_change_while_programs_are_started() {
             });
             for _ in 0..100 {
                 assert_eq!(balancer.attach("lo", None).expect("attached"), AttachMode::Generic);
-                let error = balancer.attach("lo", Some(AttachMode::Native)).expect_err("not natively");
+                let error =
+                    balancer.attach("lo", Some(AttachMode::Native)).expect_err("not natively");
                 if !matches!(error, KernelError::NoDriver { .. }) {
                     done.store(true, Ordering::Relaxed);
                     panic!("{error}");

@@ -1,4 +1,4 @@
-//! What `nw_slot_table` says of names, and what the program does with them: thousands of names, with rules.
+//! Compares `nw_slot_table` with the program: thousands of names, with rules.
 
 mod common;
 
@@ -15,7 +15,8 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
 use std::collections::BTreeMap;
 
-/// Names from few words, so that rules hold for many; with digests in odd places, long components, and more than are hashed.
+/// Returns names from few components, so that rules match many; with digests in odd places, long
+/// components, and more components than are hashed.
 fn names() -> impl Strategy<Value = Name> {
     let component = prop_oneof![
         8 => (0..4u8).prop_map(|n| (8, vec![b'a' + n])),
@@ -26,7 +27,10 @@ fn names() -> impl Strategy<Value = Name> {
     ];
     proptest::collection::vec(component, 0..24).prop_map(|parts| {
         parts.iter().fold(Name::new(), |name, (typ, value)| {
-            name.with(Component::new(ComponentType::new(*typ).expect("a type"), value).expect("a component"))
+            name.with(
+                Component::new(ComponentType::new(*typ).expect("a type"), value)
+                    .expect("a component"),
+            )
         })
     })
 }
@@ -39,7 +43,7 @@ fn rules() -> impl Strategy<Value = Rules> {
     proptest::collection::vec(rule, 0..40).prop_map(|all| {
         let mut rules = Rules::default();
         for mut rule in all {
-            // Short prefixes, so that they hold for something; those that can't be are no rules.
+            // Short prefixes, so that they match; invalid rules are left out.
             rule.prefix.truncate(4);
             let _ = rules.add(rule);
         }
@@ -58,13 +62,14 @@ fn verdict_of(cluster: &mut Cluster, packet: &[u8]) -> (Option<u8>, bool) {
 }
 
 #[test]
-fn the_program_decides_as_the_crate_does() {
+fn program_chooses_the_member_of_nw_slot_table() {
     if !may_run("balancer, names") {
         return;
     }
     let mut cluster = Cluster::new();
     cluster.balancer.set_control(3).expect("control");
-    let mut runner = TestRunner::new(Config { cases: 150, failure_persistence: None, ..Config::default() });
+    let mut runner =
+        TestRunner::new(Config { cases: 150, failure_persistence: None, ..Config::default() });
     let (mut controls, mut limited, mut shared) = (0, 0, 0);
     let strategy = (rules(), proptest::collection::vec(names(), 30));
     for _ in 0..runner.config().cases {
@@ -75,7 +80,7 @@ fn the_program_decides_as_the_crate_does() {
                 continue;
             }
             let packet = InterestBuilder::new(name.clone()).nonce(7).encode();
-            let served = nw_slot_table::where_is(name.as_ref(), &KEY, &rules, &cluster.table, 3);
+            let served = nw_slot_table::locate_name(name.as_ref(), &KEY, &rules, &cluster.table, 3);
             let (member, control) = verdict_of(&mut cluster, &packet);
             assert_eq!(member, Some(served.member), "{name} with {rules:?}");
             assert_eq!(control, served.decision.hash.is_none(), "{name} with {rules:?}");
@@ -88,29 +93,31 @@ fn the_program_decides_as_the_crate_does() {
     assert!(controls > 100 && limited > 100 && shared > 100, "{controls} {limited} {shared}");
 }
 
-/// Packets are copied in words: names that end with their packet, wherever that is in a word, over IPv4 and IPv6, after a longer packet.
+/// Packets are copied in words: names that end with their packet at any offset in a word, over IPv4
+/// and IPv6, after a longer packet.
 #[test]
-fn names_at_the_end_of_their_packets() {
+fn name_at_the_end_of_its_packet_is_hashed_right() {
     if !may_run("balancer, ends") {
         return;
     }
     let mut cluster = Cluster::new();
     let longer = packets::interest(&format!("/{}", "x".repeat(150)));
     for len in 0..200 {
-        let name = Name::new().with_generic(b"end").with_generic(vec![b'a' + (len % 26) as u8; len]);
+        let name =
+            Name::new().with_generic(b"end").with_generic(vec![b'a' + (len % 26) as u8; len]);
         let mut packet = vec![7, name.as_ref().as_bytes().len() as u8];
         packet.extend_from_slice(name.as_ref().as_bytes());
         packet.splice(0..0, [5, packet.len() as u8]);
         let member = cluster.member_by(name.as_ref(), &Rules::default());
         assert!(verdict_of(&mut cluster, &longer).0.is_some());
-        assert_eq!(verdict_of(&mut cluster, &packet).0, Some(member), "{len} octets");
+        assert_eq!(verdict_of(&mut cluster, &packet).0, Some(member), "{len} bytes");
         let frame = Udp::new("[2001:db8:1::7]:50000", common::cluster::VIP6, &packet).frame();
-        assert_eq!(cluster.run(&frame).1[53], member, "{len} octets, IPv6");
+        assert_eq!(cluster.run(&frame).1[53], member, "{len} bytes, IPv6");
     }
 }
 
 #[test]
-fn depths_join_discovery_and_content() {
+fn depth_rule_joins_discovery_and_content() {
     if !may_run("balancer, depths") {
         return;
     }
@@ -121,25 +128,27 @@ fn depths_join_discovery_and_content() {
         let uris = (0..20)
             .map(|segment| format!("/video/{lecture}/v=9/seg={segment}"))
             .chain([format!("/video/{lecture}")]);
-        let mut members: Vec<_> =
-            uris.map(|uri| verdict_of(cluster, &packets::interest(&uri)).0.expect("a member")).collect();
+        let mut members: Vec<_> = uris
+            .map(|uri| verdict_of(cluster, &packets::interest(&uri)).0.expect("a member"))
+            .collect();
         members.sort_unstable();
         members.dedup();
         members
     };
     assert_eq!(spread(&mut cluster, "one").len(), 3);
     cluster.balancer.set_rules(&rules).expect("rules");
-    let joined: Vec<_> =
-        ["one", "two", "three", "four", "five"].map(|lecture| spread(&mut cluster, lecture)).to_vec();
+    let joined: Vec<_> = ["one", "two", "three", "four", "five"]
+        .map(|lecture| spread(&mut cluster, lecture))
+        .to_vec();
     assert!(joined.iter().all(|members| members.len() == 1), "{joined:?}");
     assert!(joined.iter().any(|members| members != &joined[0]), "{joined:?}");
     cluster.balancer.set_rules(&Rules::default()).expect("rules");
     assert_eq!(spread(&mut cluster, "one").len(), 3);
 }
 
-/// The golden vectors that shards are held to: what is chosen by a name's hash here, is so there.
+/// The golden vectors for shards: a name's hash chooses the member here.
 #[test]
-fn vectors_are_hashed_alike() {
+fn golden_vectors_have_the_same_hash() {
     if !may_run("balancer, vectors") {
         return;
     }
@@ -151,7 +160,8 @@ fn vectors_are_hashed_alike() {
         let mut cluster = Cluster::with(&BalancerOptions { key, ..common::cluster::options() });
         for vector in vectors.iter().filter(|vector| vector.reason == Reason::Interest.as_str()) {
             let Ok(interest) = nw_wire::Interest::check(&vector.packet) else { continue };
-            let (hash, _) = prefix_hashes(interest.name().as_bytes(), &key, |_, _, _| ()).expect("a name");
+            let (hash, _) =
+                prefix_hashes(interest.name().as_bytes(), &key, |_, _, _| ()).expect("a name");
             let (member, _) = verdict_of(&mut cluster, &vector.packet);
             assert_eq!(member, Some(cluster.table.member_of(hash)), "line {}", vector.line);
             checked += 1;

@@ -1,4 +1,4 @@
-//! Packets of members, to the outside: in a network namespace of our own, as the system says the way.
+//! Tests of packets from members to the outside, in a network namespace with routes.
 
 mod common;
 
@@ -15,8 +15,9 @@ const PEER6: &str = "[2001:db8:1::7]:6363";
 const NEXT_HOP: [u8; 6] = [2, 0, 0, 0, 2, 7];
 const OUTSIDE_MAC: [u8; 6] = [2, 0, 0, 0, 2, 1];
 
-/// in0 to the members, out0 to the outside; the program's frames come by in0. vlan0 is taken for a VLAN interface above out0, which not
-/// every kernel can make; to the program it is what the map of links says.
+/// `in0` towards members, `out0` towards the outside; test frames arrive on `in0`. `vlan0` stands
+/// for a VLAN interface on `out0`, which not every kernel has; the program only knows the map of
+/// links.
 struct Net {
     cluster: Cluster,
     inside: u32,
@@ -41,7 +42,8 @@ impl Net {
         ip("addr add 198.51.100.1/24 dev out0");
         ip("addr add 2001:db8:1::1/64 dev out0 nodad");
         ip("addr add 198.18.0.1/24 dev vlan0");
-        for (address, link) in [("198.51.100.7", "out0"), ("2001:db8:1::7", "out0"), ("198.18.0.7", "vlan0")]
+        for (address, link) in
+            [("198.51.100.7", "out0"), ("2001:db8:1::7", "out0"), ("198.18.0.7", "vlan0")]
         {
             ip(&format!("neigh add {address} lladdr 02:00:00:00:02:07 dev {link} nud permanent"));
         }
@@ -49,7 +51,7 @@ impl Net {
         Net { cluster: Cluster::new(), inside: index_of("in0") }
     }
 
-    /// Both peers take packets from the cluster's port only.
+    /// Both peers accept packets from the cluster's port only.
     fn with_one_port_peers() -> Self {
         let mut net = Net::new();
         let peers = [PEER, PEER6].map(|peer| peer.parse().expect("an address"));
@@ -63,14 +65,15 @@ impl Net {
     }
 }
 
-/// A member's datagram to a peer.
+/// Returns a member's datagram to a peer.
 fn from_member(number: u8, to: &str, payload: &[u8]) -> Udp {
-    let from = if to.starts_with('[') { format!("[fd00::{number}]") } else { format!("10.0.0.{number}") };
+    let from =
+        if to.starts_with('[') { format!("[fd00::{number}]") } else { format!("10.0.0.{number}") };
     let frame = Udp::new(&format!("{from}:{}", member_port(number)), to, payload);
     Udp { from_mac: member_mac(number), fragment: 0x4000, ..frame }
 }
 
-/// As it leaves: from the cluster, by its port or a member's.
+/// Returns the datagram as it leaves: from the cluster, with its port or a member's.
 fn outside(frame: &Udp, port: u16) -> Udp {
     let mut out = frame.clone();
     out.from = if frame.to.is_ipv4() { VIP } else { VIP6 }.parse().expect("an address");
@@ -87,7 +90,7 @@ fn in_namespace(test: &str, run: fn()) {
 }
 
 #[test]
-fn interests_keep_the_members_port_and_answers_have_the_clusters() {
+fn interests_keep_the_member_s_port_and_answers_get_the_cluster_s() {
     in_namespace("balancer, out", || {
         let mut net = Net::new();
         let nack = LpHeader { nack: Some(nw_wire::NackReason::NoRoute), ..LpHeader::default() };
@@ -97,13 +100,18 @@ fn interests_keep_the_members_port_and_answers_have_the_clusters() {
                 for (what, payload, port, verdict) in [
                     ("an Interest", interest("/a/b"), member_port(number), Verdict::InterestOut),
                     (
-                        "an Interest behind a header",
+                        "an Interest with a link header",
                         link(&mark, &interest("/a/b")),
                         member_port(number),
                         Verdict::InterestOut,
                     ),
                     ("a Data", data("/a/b"), 6363, Verdict::AnswerOut),
-                    ("a Data behind a header", link(&mark, &data("/a/b")), 6363, Verdict::AnswerOut),
+                    (
+                        "a Data with a link header",
+                        link(&mark, &data("/a/b")),
+                        6363,
+                        Verdict::AnswerOut,
+                    ),
                     ("a Nack", link(&nack, &interest("/a/b")), 6363, Verdict::AnswerOut),
                 ] {
                     let frame = from_member(number, peer, &payload);
@@ -116,44 +124,45 @@ fn interests_keep_the_members_port_and_answers_have_the_clusters() {
         let out = outside(&unsummed, 6363).frame();
         net.expect("no checksum", &unsummed.frame(), Verdict::AnswerOut, REDIRECT, &out);
         let counted = net.cluster.counters().member(1).from;
-        // Each by both programs.
+        // Each went through both programs.
         assert_eq!((counted.interests, counted.data, counted.nacks), (8, 10, 4));
     });
 }
 
 #[test]
-fn sequences_and_fragments_are_told_apart() {
+fn sequences_and_fragments_are_distinct_per_member() {
     in_namespace("balancer, sequences", || {
         let mut net = Net::new();
-        // Heads of two octets, and of four.
+        // Headers of two bytes, and of four.
         for part in [40, 130] {
             for number in 1..=3u8 {
-                let payload = fragment(0x0102_0304_0506_0708, 0, 2, &DataOf(300).packet()[..2 * part]);
+                let payload =
+                    fragment(0x0102_0304_0506_0708, 0, 2, &DataOf(300).packet()[..2 * part]);
                 let frame = from_member(number, PEER, &payload);
                 let mut tagged = payload.clone();
                 let at = tagged
                     .windows(8)
-                    .position(|octets| octets == [1, 2, 3, 4, 5, 6, 7, 8])
+                    .position(|bytes| bytes == [1, 2, 3, 4, 5, 6, 7, 8])
                     .expect("Sequence");
                 tagged[at] ^= number;
                 let out = Udp { payload: tagged, ..outside(&frame, 6363) }.frame();
                 net.expect("a fragment", &frame.frame(), Verdict::AnswerOut, REDIRECT, &out);
             }
         }
-        // Of an Interest: as the first, all that follow; of another member, not.
+        // Fragments of an Interest follow its first one; those of another member do not.
         let packet = interest("/a/b/c/d/e/f");
-        let (first, rest) = packet.split_at(10);
-        for (number, index, octets, port, verdict) in [
-            (1, 1, rest, 6363, Verdict::AnswerOut),
+        let (first, later) = packet.split_at(10);
+        for (number, index, bytes, port, verdict) in [
+            (1, 1, later, 6363, Verdict::AnswerOut),
             (1, 0, first, member_port(1), Verdict::InterestOut),
-            (1, 1, rest, member_port(1), Verdict::InterestOut),
-            (2, 1, rest, 6363, Verdict::AnswerOut),
+            (1, 1, later, member_port(1), Verdict::InterestOut),
+            (2, 1, later, 6363, Verdict::AnswerOut),
         ] {
-            let payload = fragment(1000, index, 2, octets);
+            let payload = fragment(1000, index, 2, bytes);
             let frame = from_member(number, PEER, &payload);
             let at = payload
                 .windows(8)
-                .position(|octets| octets == (1000 + index).to_be_bytes())
+                .position(|bytes| bytes == (1000 + index).to_be_bytes())
                 .expect("Sequence");
             let mut tagged = payload.clone();
             tagged[at] ^= number;
@@ -161,14 +170,15 @@ fn sequences_and_fragments_are_told_apart() {
             net.expect("of an Interest", &frame.frame(), verdict, REDIRECT, &out);
         }
         let from = |number| net.cluster.counters().member(number).from;
-        // Member 1: two first fragments of Data, one of an Interest, two later ones; each through both programs.
+        // Member 1: first fragments of two Data and one Interest, two later ones; each through both
+        // programs.
         assert_eq!((from(1).data, from(1).interests, from(1).fragments), (4, 2, 4));
         assert_eq!((from(2).data, from(2).interests, from(2).fragments), (4, 0, 2));
     });
 }
 
 #[test]
-fn peers_of_one_port_get_all_from_it() {
+fn one_port_peers_get_interests_from_the_cluster_s_port() {
     in_namespace("balancer, one port", || {
         let mut net = Net::with_one_port_peers();
         for peer in [PEER, PEER6] {
@@ -176,19 +186,24 @@ fn peers_of_one_port_get_all_from_it() {
             let out = outside(&frame, 6363).frame();
             net.expect(peer, &frame.frame(), Verdict::InterestOutOnePort, REDIRECT, &out);
         }
-        net.cluster.balancer.set_one_port_peers(&[PEER6.parse().expect("an address")]).expect("peers");
+        net.cluster
+            .balancer
+            .set_one_port_peers(&[PEER6.parse().expect("an address")])
+            .expect("peers");
         let frame = from_member(2, PEER, &interest("/a"));
         let out = outside(&frame, member_port(2)).frame();
         net.expect("no more", &frame.frame(), Verdict::InterestOut, REDIRECT, &out);
     });
 }
 
-/// Version discovery: the answer's name is longer, comes to the cluster's port, and would fall to another member.
+/// Version discovery: the Data's name is longer, comes to the cluster's port, and hashes to another
+/// member.
 #[test]
-fn what_answers_a_prefix_meets_the_member_that_asked() {
+fn data_for_a_prefix_reaches_the_member_that_sent_the_interest() {
     in_namespace("balancer, prefixes", || {
         let mut net = Net::with_one_port_peers();
-        let token = LpHeader { pit_token: nw_wire::Token::new(&[7; 4]).unwrap(), ..LpHeader::default() };
+        let token =
+            LpHeader { pit_token: nw_wire::Token::new(&[7; 4]).unwrap(), ..LpHeader::default() };
         let (prefix, answer) = ("/video/lecture", "/video/lecture/v=1/seg=0");
         let by_name = net.cluster.member_of(answer);
         let asks = (1..=3).find(|number| *number != by_name).expect("three members");
@@ -210,26 +225,30 @@ fn what_answers_a_prefix_meets_the_member_that_asked() {
                         net.cluster.member_of("/video/other/v=1/seg=0")
                     );
                     assert_eq!(served(&mut net, answer), asks);
-                    // One answer is all that there is to an Interest.
+                    // An Interest is satisfied once.
                     assert_eq!(served(&mut net, answer), by_name);
                 }
-                // An Interest that nothing but its own name answers leaves no note.
+                // An Interest without CanBePrefix is not recorded.
                 run(&mut net, &from_member(asks, peer, &interest(prefix)), tc);
                 assert_eq!(served(&mut net, answer), by_name);
-                // The longest name that was asked for; and a name that is the answer's own.
+                // The longest recorded name wins; and a name that is the Data's own.
                 run(&mut net, &from_member(asks, peer, &prefix_interest(prefix)), tc);
-                run(&mut net, &from_member(by_name, peer, &prefix_interest("/video/lecture/v=1")), tc);
+                run(
+                    &mut net,
+                    &from_member(by_name, peer, &prefix_interest("/video/lecture/v=1")),
+                    tc,
+                );
                 assert_eq!(served(&mut net, answer), by_name);
                 assert_eq!(served(&mut net, answer), asks);
                 run(&mut net, &from_member(asks, peer, &prefix_interest(answer)), tc);
                 assert_eq!(served(&mut net, answer), asks);
             }
         }
-        // What nobody answers is forgotten.
+        // A record without an answer expires.
         run(&mut net, &from_member(asks, PEER, &prefix_interest(prefix)), false);
         std::thread::sleep(std::time::Duration::from_millis(4100));
         assert_eq!(run(&mut net, &Udp::new(PEER, VIP, &data(answer)), false)[33], by_name);
-        // To a peer that answers by the port it was asked from, nothing is noted.
+        // For a peer that answers to the Interest's source port, nothing is recorded.
         net.cluster.balancer.set_one_port_peers(&[]).expect("peers");
         run(&mut net, &from_member(asks, PEER, &prefix_interest(prefix)), false);
         assert_eq!(run(&mut net, &Udp::new(PEER, VIP, &data(answer)), false)[33], by_name);
@@ -237,7 +256,7 @@ fn what_answers_a_prefix_meets_the_member_that_asked() {
 }
 
 #[test]
-fn what_has_no_way_is_passed_or_dropped() {
+fn packet_without_a_usable_route_is_passed_or_dropped() {
     in_namespace("balancer, no way", || {
         let mut net = Net::new();
         let still = |frame: &Udp| {
@@ -245,7 +264,13 @@ fn what_has_no_way_is_passed_or_dropped() {
             Udp { ttl: frame.ttl, to_mac: frame.to_mac, from_mac: frame.from_mac, ..out }.frame()
         };
         let unresolved = from_member(1, "198.51.100.99:50000", &data("/a"));
-        net.expect("unresolved", &unresolved.frame(), Verdict::Unresolved, PASS, &still(&unresolved));
+        net.expect(
+            "unresolved",
+            &unresolved.frame(),
+            Verdict::Unresolved,
+            PASS,
+            &still(&unresolved),
+        );
         let own = from_member(1, "10.0.0.254:50000", &data("/a")).frame();
         net.expect("to the balancer itself", &own, Verdict::Passed, PASS, &own);
         let refused = from_member(1, "203.0.113.1:50000", &data("/a")).frame();
@@ -253,7 +278,8 @@ fn what_has_no_way_is_passed_or_dropped() {
         let old = Udp { ttl: 1, ..from_member(1, PEER, &data("/a")) }.frame();
         net.expect("the last hop", &old, Verdict::TimeToLive, DROP, &old);
         for other in ["10.0.0.9:6371", "10.0.0.1:6379", "10.0.0.2:6371"] {
-            let frame = Udp { from: other.parse().unwrap(), ..from_member(1, PEER, &data("/a")) }.frame();
+            let frame =
+                Udp { from: other.parse().unwrap(), ..from_member(1, PEER, &data("/a")) }.frame();
             net.expect("no member's", &frame, Verdict::Passed, PASS, &frame);
         }
         ip("link set out0 mtu 1280");
@@ -262,12 +288,13 @@ fn what_has_no_way_is_passed_or_dropped() {
         net.expect("too long", &kept, Verdict::TooLongOut, PASS, &kept);
         let parted = Udp { fragment: 0, ..from_member(1, PEER, &long) };
         let out = Udp { id: parted.id ^ 1 << 10, ..outside(&parted, 6363) };
-        let out = Udp { ttl: parted.ttl, to_mac: parted.to_mac, from_mac: parted.from_mac, ..out }.frame();
+        let out = Udp { ttl: parted.ttl, to_mac: parted.to_mac, from_mac: parted.from_mac, ..out }
+            .frame();
         net.expect("too long, may be fragmented", &parted.frame(), Verdict::TooLongOut, PASS, &out);
     });
 }
 
-/// A Data whose content has so many octets.
+/// A Data with this many bytes of content.
 struct DataOf(usize);
 
 impl DataOf {
@@ -280,7 +307,7 @@ impl DataOf {
 }
 
 #[test]
-fn what_is_no_packet_of_a_members_is_dropped() {
+fn invalid_packet_of_a_member_is_dropped() {
     in_namespace("balancer, no packet", || {
         let mut net = Net::new();
         let acks = LpHeader { acks: &[5], ..LpHeader::default() };
@@ -299,12 +326,16 @@ fn what_is_no_packet_of_a_members_is_dropped() {
 }
 
 #[test]
-fn tags_come_and_go() {
+fn vlan_tags_are_removed_and_added() {
     in_namespace("balancer, tags out", || {
         let mut net = Net::new();
         let (vlan, below) = (index_of("vlan0"), index_of("out0"));
-        let link = |interface_index, underlying_index, vlan| Link { interface_index, underlying_index, vlan };
-        // in1 and out1 are taken for VLAN 7 of in0 and VLAN 8 in that.
+        let link = |interface_index, underlying_index, vlan| Link {
+            interface_index,
+            underlying_index,
+            vlan,
+        };
+        // in1 and out1 stand for VLAN 7 of in0, and VLAN 8 in that.
         let (seven, eight) = (index_of("in1"), index_of("out1"));
         let links = [link(vlan, below, 300), link(seven, net.inside, 7), link(eight, seven, 8)];
         net.cluster.balancer.set_links(&links).expect("links");
@@ -324,7 +355,7 @@ fn tags_come_and_go() {
 }
 
 #[test]
-fn ip_fragments_of_members_follow_their_first() {
+fn ip_fragments_of_members_follow_the_first_one() {
     in_namespace("balancer, fragments out", || {
         let mut net = Net::new();
         let frame = Udp { fragment: 0, ..from_member(2, PEER, &DataOf(1000).packet()) };
@@ -335,10 +366,12 @@ fn ip_fragments_of_members_follow_their_first() {
         net.expect("a later one", &later, Verdict::IpFragmentOut, REDIRECT, &later_out);
         let other = Udp { id: 99, ..frame }.fragments(504)[1].clone();
         net.expect("of another packet", &other, Verdict::IpFragmentHeld, DROP, &other);
-        // What else a member's machine sends passes, in fragments too; and from machines that are none, whatever it is.
+        // Other packets of a member's machine pass, fragmented or not; and all packets of other
+        // machines.
         for (from, port) in [("10.0.0.2", 53), ("10.0.0.2", member_port(1)), ("10.0.0.9", 53)] {
             let from = format!("{from}:{port}").parse().expect("an address");
-            let parts = Udp { from, id: 100 + port, fragment: 0, ..from_member(2, PEER, &[7; 300]) };
+            let parts =
+                Udp { from, id: 100 + port, fragment: 0, ..from_member(2, PEER, &[7; 300]) };
             for part in parts.fragments(104) {
                 net.expect("another program's", &part, Verdict::Passed, PASS, &part);
             }

@@ -1,17 +1,20 @@
-//! The balancer's program on UDP: packet in, verdict, packet out, each octet of it.
+//! Tests of the balancer's program with UDP: packet in, verdict, packet out, byte by byte.
 
 mod common;
 
-use common::cluster::{Cluster, DROP, KEY, PASS, REDIRECT, TX, VIP, VIP6, entry, member_mac, member_port};
+use common::cluster::{
+    Cluster, DROP, KEY, PASS, REDIRECT, TX, VIP, VIP6, entry, member_mac, member_port,
+};
 use common::frames::{OWN_MAC, Udp};
 use common::may_run;
 use common::packets::{data, fragment, interest, link};
 use nw_kernel::balancer::{AttachMode, Hop, Link, MemberEntry, Verdict};
 use nw_wire::lp::LpHeader;
 
-/// As it leaves to a member.
+/// Returns the frame as it leaves to a member.
 fn to_member(frame: &Udp, number: u8) -> Vec<u8> {
-    let ip = if frame.to.is_ipv4() { format!("10.0.0.{number}") } else { format!("fd00::{number}") };
+    let ip =
+        if frame.to.is_ipv4() { format!("10.0.0.{number}") } else { format!("fd00::{number}") };
     let mut out = frame.clone();
     out.to.set_ip(ip.parse().expect("an address"));
     out.to.set_port(member_port(number));
@@ -48,7 +51,13 @@ fn packets_to_the_cluster_go_by_name() {
                     }
                     let frame = Udp { checksum, ..Udp::new(from, to, &packet) };
                     let out = to_member(&frame, member);
-                    cluster.expect(&format!("{what} {uri}"), &frame.frame(), verdict, REDIRECT, &out);
+                    cluster.expect(
+                        &format!("{what} {uri}"),
+                        &frame.frame(),
+                        verdict,
+                        REDIRECT,
+                        &out,
+                    );
                 }
             }
         }
@@ -56,12 +65,12 @@ fn packets_to_the_cluster_go_by_name() {
     assert!(served[1..].iter().all(|count| *count > 10), "{served:?}");
     let counters = cluster.counters();
     let all: u64 = (1..=3).map(|number| counters.member(number).to.interests).sum();
-    // Each by both programs.
+    // Each went through both programs.
     assert_eq!((all, counters.verdict(Verdict::Interest)), (240, 240));
 }
 
 #[test]
-fn malformed_ones_are_dropped_and_others_pass() {
+fn malformed_packets_are_dropped_and_others_passed() {
     if !may_run("balancer, others") {
         return;
     }
@@ -82,16 +91,22 @@ fn malformed_ones_are_dropped_and_others_pass() {
 }
 
 #[test]
-fn a_members_port_leads_to_it_whatever_comes() {
+fn packet_to_a_member_s_port_reaches_that_member() {
     if !may_run("balancer, by port") {
         return;
     }
     let mut cluster = Cluster::new();
-    for (from, to) in [("198.51.100.7:6363", "192.0.2.1"), ("[2001:db8:1::7]:6363", "[2001:db8::1]")] {
+    for (from, to) in
+        [("198.51.100.7:6363", "192.0.2.1"), ("[2001:db8:1::7]:6363", "[2001:db8::1]")]
+    {
         for number in 1..=3u8 {
-            for payload in
-                [data("/a"), interest("/a"), b"anything".to_vec(), vec![100, 0], fragment(7, 1, 3, &[1; 50])]
-            {
+            for payload in [
+                data("/a"),
+                interest("/a"),
+                b"anything".to_vec(),
+                vec![100, 0],
+                fragment(7, 1, 3, &[1; 50]),
+            ] {
                 let frame = Udp::new(from, &format!("{to}:{}", member_port(number)), &payload);
                 let out = to_member(&frame, number);
                 cluster.expect("by port", &frame.frame(), Verdict::ToMember, REDIRECT, &out);
@@ -100,9 +115,9 @@ fn a_members_port_leads_to_it_whatever_comes() {
     }
     let counted = cluster.counters().member(2).to;
     let kinds = (counted.data, counted.interests, counted.others, counted.fragments, counted.nacks);
-    // Each by both programs.
+    // Each went through both programs.
     assert_eq!(kinds, (4, 4, 8, 4, 0));
-    // One that drains has no slot, and still gets what is for its port.
+    // A draining member has no slot, and still gets packets to its port.
     let others = nw_slot_table::Table::compute(&common::cluster::members(1), 7);
     cluster.balancer.set_slots(others.slots()).expect("slots");
     let frame = Udp::new("198.51.100.7:6363", "192.0.2.1:6373", &data("/a"));
@@ -112,38 +127,47 @@ fn a_members_port_leads_to_it_whatever_comes() {
 }
 
 #[test]
-fn members_that_can_not_be_reached_are_counted() {
+fn packet_to_an_unreachable_member_is_counted() {
     if !may_run("balancer, no member") {
         return;
     }
     let mut cluster = Cluster::new();
     let frame = Udp::new("198.51.100.7:50000", VIP, &interest("/x/y"));
     let number = cluster.member_of("/x/y");
-    let octets = frame.frame();
-    let set =
-        |cluster: &mut Cluster, entry: MemberEntry| cluster.balancer.set_member(number, &entry).expect("set");
+    let bytes = frame.frame();
+    let set = |cluster: &mut Cluster, entry: MemberEntry| {
+        cluster.balancer.set_member(number, &entry).expect("set")
+    };
     set(&mut cluster, MemberEntry { hop: None, ..entry(number) });
-    cluster.expect("no hop", &octets, Verdict::NoHop, DROP, &octets);
+    cluster.expect("no hop", &bytes, Verdict::NoHop, DROP, &bytes);
     set(&mut cluster, MemberEntry { address_v4: None, ..entry(number) });
-    cluster.expect("no address of IPv4", &octets, Verdict::NoHop, DROP, &octets);
+    cluster.expect("no address of IPv4", &bytes, Verdict::NoHop, DROP, &bytes);
     let hop = entry(number).hop.expect("a hop");
     let len = frame.packet().len() as u32;
-    set(&mut cluster, MemberEntry { hop: Some(Hop { mtu_octets: len - 1, ..hop }), ..entry(number) });
-    cluster.expect("too long", &octets, Verdict::TooLong, DROP, &octets);
-    set(&mut cluster, MemberEntry { hop: Some(Hop { mtu_octets: len, ..hop }), ..entry(number) });
-    cluster.expect("fits", &octets, Verdict::Interest, REDIRECT, &to_member(&frame, number));
+    set(
+        &mut cluster,
+        MemberEntry { hop: Some(Hop { mtu_bytes: len - 1, ..hop }), ..entry(number) },
+    );
+    cluster.expect("too long", &bytes, Verdict::TooLong, DROP, &bytes);
+    set(&mut cluster, MemberEntry { hop: Some(Hop { mtu_bytes: len, ..hop }), ..entry(number) });
+    cluster.expect("fits", &bytes, Verdict::Interest, REDIRECT, &to_member(&frame, number));
     let old = Udp { ttl: 1, ..frame.clone() }.frame();
     cluster.expect("the last hop", &old, Verdict::TimeToLive, DROP, &old);
     cluster.balancer.clear_member(number).expect("cleared");
-    cluster.expect("gone", &octets, Verdict::NoMember, DROP, &octets);
+    cluster.expect("gone", &bytes, Verdict::NoMember, DROP, &bytes);
     let to_port =
-        Udp::new("198.51.100.7:50000", &format!("192.0.2.1:{}", member_port(number)), &data("/a")).frame();
+        Udp::new("198.51.100.7:50000", &format!("192.0.2.1:{}", member_port(number)), &data("/a"))
+            .frame();
     cluster.expect("its port", &to_port, Verdict::Passed, PASS, &to_port);
     cluster.balancer.set_slots(&vec![0; nw_slot_table::SLOTS]).expect("slots");
-    cluster.expect("no slots", &octets, Verdict::NoMember, DROP, &octets);
-    // To the interface it came by: sent back there.
-    set(&mut cluster, MemberEntry { hop: Some(Hop { interface_index: 1, ..hop }), ..entry(number) });
-    let to_port = Udp::new("198.51.100.7:50000", &format!("192.0.2.1:{}", member_port(number)), &data("/a"));
+    cluster.expect("no slots", &bytes, Verdict::NoMember, DROP, &bytes);
+    // To the ingress interface: sent back there.
+    set(
+        &mut cluster,
+        MemberEntry { hop: Some(Hop { interface_index: 1, ..hop }), ..entry(number) },
+    );
+    let to_port =
+        Udp::new("198.51.100.7:50000", &format!("192.0.2.1:{}", member_port(number)), &data("/a"));
     let out = to_member(&to_port, number);
     cluster.expect_on("one-armed", &to_port.frame(), Some(1), Verdict::ToMember, TX, &out);
 }
@@ -160,7 +184,8 @@ fn fragments_of_one_packet_go_to_one_member() {
         let number = cluster.table.member_of(hash);
         served[usize::from(number)] += 1;
         for index in 0..3 {
-            let frame = Udp::new("198.51.100.7:50000", VIP, &fragment(sequence, index, 3, &[6; 70]));
+            let frame =
+                Udp::new("198.51.100.7:50000", VIP, &fragment(sequence, index, 3, &[6; 70]));
             cluster.expect(
                 "a fragment",
                 &frame.frame(),
@@ -171,7 +196,8 @@ fn fragments_of_one_packet_go_to_one_member() {
         }
     }
     assert!(served[1..].iter().all(|count| *count > 5), "{served:?}");
-    // A packet in three fragments is one Data and two later fragments; each frame went through both programs.
+    // A packet in three fragments is one Data and two later fragments; each frame went through both
+    // programs.
     let counted = (1..=3).map(|number| cluster.counters().member(number).to);
     let sums = counted.fold((0, 0, 0), |sums, to| {
         (sums.0 + to.data, sums.1 + to.fragments, sums.2 + to.interests + to.nacks + to.others)
@@ -180,7 +206,7 @@ fn fragments_of_one_packet_go_to_one_member() {
 }
 
 #[test]
-fn ip_fragments_follow_their_first() {
+fn ip_fragments_follow_the_first_one() {
     if !may_run("balancer, IP fragments") {
         return;
     }
@@ -188,7 +214,9 @@ fn ip_fragments_follow_their_first() {
     let number = cluster.member_of("/a/b");
     let by_name = Udp { fragment: 0, ..Udp::new("198.51.100.7:50000", VIP, &data("/a/b")) };
     let by_port = Udp { id: 77, ..Udp::new("198.51.100.7:50000", "192.0.2.1:6372", &data("/a/b")) };
-    for (frame, number, verdict) in [(by_name, number, Verdict::Data), (by_port, 2, Verdict::ToMember)] {
+    for (frame, number, verdict) in
+        [(by_name, number, Verdict::Data), (by_port, 2, Verdict::ToMember)]
+    {
         let head = to_member(&frame, number);
         let out = Udp { fragment: 0, ..frame.clone() };
         let moved = Udp {
@@ -203,14 +231,15 @@ fn ip_fragments_follow_their_first() {
         cluster.expect("before it", &later, Verdict::IpFragmentHeld, DROP, &later);
         cluster.expect("first", &first, verdict, REDIRECT, &first_out);
         cluster.expect("later", &later, Verdict::IpFragment, REDIRECT, &later_out);
-        // The name has to be in the first; else it decides nothing, and the others wait in vain.
-        let [short, rest] = Udp { id: 9, ..frame.clone() }.fragments(16);
+        // The first fragment must have the name; otherwise it is dropped, and the others wait in
+        // vain.
+        let [short, later] = Udp { id: 9, ..frame.clone() }.fragments(16);
         if verdict == Verdict::Data {
             cluster.expect("too short", &short, Verdict::Malformed, DROP, &short);
-            cluster.expect("of it", &rest, Verdict::IpFragmentHeld, DROP, &rest);
+            cluster.expect("of it", &later, Verdict::IpFragmentHeld, DROP, &later);
         }
     }
-    // Those that no process takes are few: then they are dropped.
+    // Without a process the ring fills up: then they are dropped.
     let lone = Udp { id: 10, fragment: 0, ..Udp::new("198.51.100.7:50000", VIP, &data("/a/b")) };
     let [_, lone] = lone.fragments(104);
     let held = (0..2000).filter(|_| {
@@ -219,8 +248,8 @@ fn ip_fragments_follow_their_first() {
         cluster.counters().verdict(Verdict::IpFragmentHeld) > before
     });
     assert!((900..1024).contains(&held.count()));
-    cluster.expect("no room", &lone, Verdict::IpFragmentLost, DROP, &lone);
-    // Of datagrams to the machine's own sockets, all pass.
+    cluster.expect("no space", &lone, Verdict::IpFragmentLost, DROP, &lone);
+    // Fragments of datagrams to the machine's own sockets pass.
     let own = Udp::new("198.51.100.7:53", "192.0.2.1:40000", &[7; 300]);
     for part in own.fragments(104) {
         cluster.expect("own", &part, Verdict::Passed, PASS, &part);
@@ -228,22 +257,26 @@ fn ip_fragments_follow_their_first() {
 }
 
 #[test]
-fn tags_are_read_and_written() {
+fn vlan_tags_are_read_and_written() {
     if !may_run("balancer, tags") {
         return;
     }
     let mut cluster = Cluster::new();
-    // VLAN 5 of an interface that is always there, and VLAN 6 in that.
+    // VLAN 5 of an interface that always exists, and VLAN 6 in that.
     let loopback = 1;
-    let link = |interface_index, underlying_index, vlan| Link { interface_index, underlying_index, vlan };
+    let link =
+        |interface_index, underlying_index, vlan| Link { interface_index, underlying_index, vlan };
     cluster.balancer.set_links(&[link(50, loopback, 5), link(51, 50, 6)]).expect("links");
     for (from, to) in [("198.51.100.7:50000", VIP), ("[2001:db8:1::7]:50000", VIP6)] {
         for vlan in [None, Some(42)] {
             for number in 1..=3 {
                 let hop = entry(number).hop.map(|hop| Hop { vlan, ..hop });
-                cluster.balancer.set_member(number, &MemberEntry { hop, ..entry(number) }).expect("set");
+                cluster
+                    .balancer
+                    .set_member(number, &MemberEntry { hop, ..entry(number) })
+                    .expect("set");
             }
-            // A tag of VLAN 0 has a priority and no VLAN.
+            // A tag with VLAN 0 has a priority only.
             for tags in [
                 vec![],
                 vec![(0x8100, 5)],
@@ -262,7 +295,7 @@ fn tags_are_read_and_written() {
                 cluster.expect_on("tags", &frame.frame(), on, Verdict::Interest, REDIRECT, &out);
             }
         }
-        // Of VLANs that this machine is not in.
+        // VLANs without an interface on this machine.
         for tags in [
             vec![(0x8100, 4)],
             vec![(0x8100, 6)],
@@ -271,18 +304,26 @@ fn tags_are_read_and_written() {
             vec![(0x8100, 0), (0x8100, 6)],
         ] {
             let other = Udp::new(from, to, &interest("/a")).tagged(&tags).frame();
-            cluster.expect_on("another VLAN", &other, Some(loopback), Verdict::Passed, PASS, &other);
+            cluster.expect_on(
+                "another VLAN",
+                &other,
+                Some(loopback),
+                Verdict::Passed,
+                PASS,
+                &other,
+            );
         }
     }
     cluster.balancer.set_links(&[]).expect("links");
     let gone = Udp::new("198.51.100.7:50000", VIP, &interest("/a")).tagged(&[(0x8100, 5)]).frame();
     cluster.expect_on("gone", &gone, Some(loopback), Verdict::Passed, PASS, &gone);
-    let three = Udp::new("198.51.100.7:50000", VIP, &interest("/a")).tagged(&[(0x8100, 5); 3]).frame();
+    let three =
+        Udp::new("198.51.100.7:50000", VIP, &interest("/a")).tagged(&[(0x8100, 5); 3]).frame();
     cluster.expect("three tags", &three, Verdict::Passed, PASS, &three);
 }
 
 #[test]
-fn what_is_not_the_balancers_passes_untouched() {
+fn frames_for_others_pass_unchanged() {
     if !may_run("balancer, passed") {
         return;
     }
@@ -298,7 +339,7 @@ fn what_is_not_the_balancers_passes_untouched() {
     options.splice(34..34, [1, 1, 1, 1]);
     let len = (base.packet().len() + 4) as u16;
     options[16..18].copy_from_slice(&len.to_be_bytes());
-    let extension = v6.behind_ethernet(&common::frames::ip(
+    let extension = v6.in_ethernet(&common::frames::ip(
         &v6,
         0,
         &[&[17, 0, 1, 4, 0, 0, 0, 0][..], &v6.datagram()].concat(),
@@ -306,8 +347,8 @@ fn what_is_not_the_balancers_passes_untouched() {
     let ndn = common::frames::ethernet(OWN_MAC, member_mac(1), &[], 0x8624, &interest("/a"));
     for (what, frame, verdict) in [
         ("ARP", with(13, 6, base.frame()), Verdict::Passed),
-        ("TCP", base.behind_ethernet(&common::frames::ip(&base, 6, &base.datagram())), Verdict::Passed),
-        ("ICMPv6", v6.behind_ethernet(&common::frames::ip(&v6, 58, &v6.datagram())), Verdict::Passed),
+        ("TCP", base.in_ethernet(&common::frames::ip(&base, 6, &base.datagram())), Verdict::Passed),
+        ("ICMPv6", v6.in_ethernet(&common::frames::ip(&v6, 58, &v6.datagram())), Verdict::Passed),
         ("options", options, Verdict::IpOptions),
         ("an extension header", extension, Verdict::Ipv6Extensions),
         ("version 5", with(14, 0x55, base.frame()), Verdict::Passed),
@@ -317,7 +358,7 @@ fn what_is_not_the_balancers_passes_untouched() {
         ("version 4 in IPv6", with(14, 0x40, v6.frame()), Verdict::Passed),
         ("IPv6 longer than its frame", with(18, 0xff, v6.frame()), Verdict::Passed),
         ("NDN over Ethernet, when it is off", ndn, Verdict::Passed),
-        ("no octet behind Ethernet", base.frame()[..14].to_vec(), Verdict::Passed),
+        ("no byte after Ethernet", base.frame()[..14].to_vec(), Verdict::Passed),
     ] {
         cluster.expect(what, &frame, verdict, PASS, &frame);
     }
@@ -330,9 +371,9 @@ fn what_is_not_the_balancers_passes_untouched() {
     ] {
         cluster.expect(what, &frame, Verdict::Malformed, DROP, &frame);
     }
-    // The kernel makes no test of traffic control with less than an IP header.
+    // The kernel makes no traffic-control test with less than an IP header.
     cluster.mode = AttachMode::Native;
-    // Cut short anywhere, after a whole one: what the frame before left in the notes decides nothing.
+    // Truncated anywhere, after a whole one: what is left of the previous frame must not matter.
     for whole in [base.frame(), v6.frame()] {
         assert_eq!(cluster.run(&whole).0, REDIRECT);
         for len in 14..whole.len() {

@@ -1,11 +1,12 @@
-//! The balancer between VLANs, with real sockets at both ends. Tags are in the frames that are sent, so that a kernel without VLANs of its own does: its
-//! place is taken by interfaces that the program is told to be a VLAN's.
+//! Tests of the balancer between VLANs, with real sockets at both sides. Tags are in the frames
+//! sent, so a kernel without VLANs is sufficient: other interfaces stand for VLAN interfaces in the
+//! map of links.
 
 mod common;
 
 use common::cluster::{VIP, member_port};
-use common::ends::{End, MEMBERS_MAC, Network, OUTSIDE_MAC, PEER_MAC};
 use common::frames::Udp;
+use common::machines::{MEMBERS_MAC, Machine, Network, OUTSIDE_MAC, PEER_MAC};
 use common::may_run;
 use common::net::{alone, give_mac, index_of, ip};
 use common::packets::{data, interest};
@@ -13,11 +14,11 @@ use nw_kernel::balancer::{AttachMode, Link, Verdict};
 use std::time::Duration;
 
 const ARRIVES: Duration = Duration::from_secs(5);
-/// Of members, of the outside, and one that the balancer is not in.
+/// VLANs of the members, of the outside, and one without an interface.
 const INSIDE: u16 = 42;
 const OUTSIDE: u16 = 300;
 const OTHER: u16 = 7;
-/// The peer, by the VLAN.
+/// The peer in the VLAN.
 const PEER_IN_VLAN: &str = "198.18.0.7:6363";
 
 fn network(mode: AttachMode) -> Network {
@@ -26,7 +27,11 @@ fn network(mode: AttachMode) -> Network {
     for (interface, below, vlan) in [("in0.42", "in0", INSIDE), ("out0.300", "out0", OUTSIDE)] {
         ip(&format!("link add {interface} type veth peer name {interface}-end"));
         ip(&format!("link set {interface}-end up"));
-        links.push(Link { interface_index: index_of(interface), underlying_index: index_of(below), vlan });
+        links.push(Link {
+            interface_index: index_of(interface),
+            underlying_index: index_of(below),
+            vlan,
+        });
     }
     give_mac("out0.300", OUTSIDE_MAC);
     ["in0.42", "out0.300"].iter().for_each(|interface| ip(&format!("link set {interface} up")));
@@ -36,8 +41,8 @@ fn network(mode: AttachMode) -> Network {
     network
 }
 
-/// The next datagram of IPv4, and the VLAN that its frame came in.
-fn next(end: &End, wait: Duration) -> Option<(u16, Vec<u8>)> {
+/// Returns the next IPv4 datagram, with the VLAN of its frame (0: none).
+fn next(end: &Machine, wait: Duration) -> Option<(u16, Vec<u8>)> {
     loop {
         let (tag, mut frame) = end.raw.receive(wait)?;
         let mut vlan = tag.map(|tag| tag & 0xfff);
@@ -45,14 +50,14 @@ fn next(end: &End, wait: Duration) -> Option<(u16, Vec<u8>)> {
             vlan = Some(u16::from_be_bytes([frame[14], frame[15]]) & 0xfff);
             frame.drain(12..16);
         }
-        // Neighbours are looked for besides.
+        // Skips neighbour discovery.
         if frame[12..14] == [8, 0] {
             return Some((vlan.unwrap_or(0), frame));
         }
     }
 }
 
-/// The tags, as a frame has them.
+/// Returns the tags as a frame has them.
 fn tags(vlans: &[u16]) -> Vec<(u16, u16)> {
     vlans.iter().map(|vlan| (0x8100, *vlan)).collect()
 }
@@ -64,18 +69,18 @@ fn both_directions(mode: AttachMode) {
         to: format!("10.0.0.{number}:{}", member_port(number)).parse().expect("an address"),
         ttl: 63,
         to_mac: MEMBERS_MAC,
-        from_mac: common::ends::INSIDE_MAC,
+        from_mac: common::machines::INSIDE_MAC,
         tags: Vec::new(),
         ..frame.clone()
     };
-    // Whatever it came with, it comes to the member in the member's VLAN.
+    // In the member's VLAN, independent of the VLAN it arrived in.
     for vlans in [&[][..], &[0], &[OUTSIDE], &[0, OUTSIDE]] {
         let frame = network.peer_datagram(VIP, &interest("/a")).tagged(&tags(vlans));
         network.peer.raw.send(&frame.frame());
         let got = next(&network.members, ARRIVES);
         assert_eq!(got, Some((INSIDE, to_member(&frame).frame())), "{mode:?}, {vlans:?}");
     }
-    // And from a member, it leaves in the VLAN of the way.
+    // From a member: in the VLAN of the route.
     for (to, vlan) in [("198.51.100.7:6363", 0), (PEER_IN_VLAN, OUTSIDE)] {
         for vlans in [&[INSIDE][..], &[0, INSIDE]] {
             let to = to.parse().expect("an address");
@@ -100,14 +105,16 @@ fn both_directions(mode: AttachMode) {
 
 fn leaks_nothing(mode: AttachMode) {
     let network = network(mode);
-    let other: [&[u16]; 5] = [&[OTHER], &[0, OTHER], &[INSIDE], &[OUTSIDE, OTHER], &[OTHER, OUTSIDE]];
+    let other: [&[u16]; 5] =
+        [&[OTHER], &[0, OTHER], &[INSIDE], &[OUTSIDE, OTHER], &[OTHER, OUTSIDE]];
     for vlans in other {
         for payload in [interest("/a"), data("/a")] {
             for to in [VIP.to_owned(), format!("192.0.2.1:{}", member_port(2))] {
                 let frame = network.peer_datagram(&to, &payload).tagged(&tags(vlans));
                 network.peer.raw.send(&frame.frame());
-                // A fragment whose first is not known.
-                let cut = Udp { fragment: 0, ..network.peer_datagram(&to, &[7; 600]) }.tagged(&tags(vlans));
+                // A later fragment whose first one is unknown.
+                let cut = Udp { fragment: 0, ..network.peer_datagram(&to, &[7; 600]) }
+                    .tagged(&tags(vlans));
                 network.peer.raw.send(&cut.fragments(304)[1]);
             }
         }
@@ -120,7 +127,7 @@ fn leaks_nothing(mode: AttachMode) {
             network.members.raw.send(&frame.frame());
         }
     }
-    // Frames come in order: behind these none of the others is under way.
+    // Frames are in order: after these, no other frame is on its way.
     network.peer.raw.send(&network.peer_datagram(VIP, &interest("/last")).frame());
     let (vlan, last) = next(&network.members, ARRIVES).expect("the last frame to members");
     assert!(
@@ -130,20 +137,31 @@ fn leaks_nothing(mode: AttachMode) {
     let last = network.member_datagram(3, &data("/last")).tagged(&tags(&[INSIDE]));
     network.members.raw.send(&last.frame());
     let (vlan, last) = next(&network.peer, ARRIVES).expect("the last frame to the peer");
-    assert!(vlan == 0 && last.ends_with(&data("/last")), "{mode:?}: another came to the peer: {last:?}");
+    assert!(
+        vlan == 0 && last.ends_with(&data("/last")),
+        "{mode:?}: another came to the peer: {last:?}"
+    );
     let counters = network.cluster.counters();
-    let sent =
-        [Verdict::Interest, Verdict::Data, Verdict::ToMember, Verdict::AnswerOut, Verdict::IpFragmentHeld];
+    let sent = [
+        Verdict::Interest,
+        Verdict::Data,
+        Verdict::ToMember,
+        Verdict::AnswerOut,
+        Verdict::IpFragmentHeld,
+    ];
     assert_eq!(sent.map(|verdict| counters.verdict(verdict)), [1, 0, 0, 1, 0], "{mode:?}");
 }
 
-/// Fragments that come before their first are held with their tags.
+/// Fragments before their first one are held with their tags.
 fn fragments_in_reverse(mode: AttachMode) {
     let mut network = network(mode);
     let mut held = network.cluster.balancer.held_fragments().expect("held fragments");
     for (vlans, inwards) in [(&[OUTSIDE][..], true), (&[INSIDE], false)] {
-        let (from, to) =
-            if inwards { (&network.peer, &network.members) } else { (&network.members, &network.peer) };
+        let (from, to) = if inwards {
+            (&network.peer, &network.members)
+        } else {
+            (&network.members, &network.peer)
+        };
         let cut = if inwards {
             network.peer_datagram(&format!("192.0.2.1:{}", member_port(2)), &data("/a"))
         } else {
@@ -154,8 +172,12 @@ fn fragments_in_reverse(mode: AttachMode) {
         from.raw.send(&first);
         let vlan = if inwards { INSIDE } else { 0 };
         let received = || next(to, ARRIVES).map(|(vlan, frame)| (vlan, frame.len()));
-        assert_eq!(received(), Some((vlan, first.len() - 4)), "{mode:?}: the first goes on at once");
-        let report = held.turn().expect("a turn");
+        assert_eq!(
+            received(),
+            Some((vlan, first.len() - 4)),
+            "{mode:?}: the first is sent at once"
+        );
+        let report = held.tick().expect("a tick");
         assert_eq!((report.taken, report.released, report.lost), (1, 1, 0), "{mode:?}: {report:?}");
         assert_eq!(received(), Some((vlan, later.len() - 4)), "{mode:?}: the later one follows");
     }
@@ -168,7 +190,7 @@ fn in_each_mode(test: &str, run: [fn(); 3]) {
 }
 
 #[test]
-fn tagged_frames_go_both_ways_each_in_its_vlan() {
+fn tagged_frames_leave_in_the_right_vlan() {
     in_each_mode(
         "balancer, VLANs",
         [
@@ -180,7 +202,7 @@ fn tagged_frames_go_both_ways_each_in_its_vlan() {
 }
 
 #[test]
-fn frames_of_another_vlan_do_not_leak() {
+fn frames_in_unknown_vlans_are_not_forwarded() {
     in_each_mode(
         "balancer, other VLANs",
         [

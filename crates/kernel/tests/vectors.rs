@@ -1,4 +1,4 @@
-//! The kernel program against the golden vectors that the Rust side is held to.
+//! Runs the kernel program on the golden vectors that the Rust implementation is tested with.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{Probe, may_run, vectors};
 use nw_wire::shard::Reason;
 
 #[test]
-fn the_kernel_chooses_as_the_vectors_say() {
+fn kernel_chooses_the_shards_of_the_golden_vectors() {
     if !may_run("vectors") {
         return;
     }

@@ -1,21 +1,21 @@
-//! One name component: a type and a value.
+//! A name component: a type and a value.
 
 use crate::tlv::{Error, Fault, Integer, number_len, push_tlv, read_integer};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// TLV-TYPE of a name component, 1..=65535.
+/// The TLV-TYPE of a name component, 1 to 65535.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ComponentType(u16);
 
 impl ComponentType {
-    /// Digest of the whole Data packet.
+    /// ImplicitSha256DigestComponent: the digest of the whole Data packet.
     pub const IMPLICIT_DIGEST: Self = ComponentType(1);
-    /// Digest of an Interest's parameters.
+    /// ParametersSha256DigestComponent: the digest of an Interest's parameters.
     pub const PARAMETERS_DIGEST: Self = ComponentType(2);
-    /// Any octets; what applications use most.
+    /// GenericNameComponent: any bytes.
     pub const GENERIC: Self = ComponentType(8);
-    /// A word with a meaning agreed upon, such as `32=metadata`.
+    /// KeywordNameComponent: a keyword of a convention, such as `32=metadata`.
     pub const KEYWORD: Self = ComponentType(32);
     /// Segment number.
     pub const SEGMENT: Self = ComponentType(50);
@@ -28,23 +28,23 @@ impl ComponentType {
     /// Sequence number.
     pub const SEQUENCE: Self = ComponentType(58);
 
-    /// `None` for 0, which no component may have.
+    /// Returns the type with this number; `None` for 0, which is invalid.
     pub const fn new(number: u16) -> Option<Self> {
         if number == 0 { None } else { Some(ComponentType(number)) }
     }
 
-    /// Its number.
+    /// Returns the number of the type.
     pub const fn number(self) -> u16 {
         self.0
     }
 
-    /// True for the two kinds of digest, whose value is 32 octets.
+    /// Returns whether this is one of the two digest types (values of 32 bytes).
     pub const fn is_digest(self) -> bool {
         self.0 == 1 || self.0 == 2
     }
 }
 
-/// A component, borrowed.
+/// A name component, borrowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Component<'a> {
     typ: ComponentType,
@@ -52,10 +52,10 @@ pub struct Component<'a> {
 }
 
 impl<'a> Component<'a> {
-    /// A component of any type.
+    /// Returns a component of any type.
     ///
     /// # Errors
-    /// [`Fault::DigestLength`] when a digest is not 32 octets.
+    /// [`Fault::DigestLength`] if the type is a digest and the value does not have 32 bytes.
     pub fn new(typ: ComponentType, value: &'a [u8]) -> Result<Self, Error> {
         if typ.is_digest() && value.len() != 32 {
             return Err(Error::new(Fault::DigestLength, 0));
@@ -67,49 +67,49 @@ impl<'a> Component<'a> {
         Component { typ, value }
     }
 
-    /// A GenericNameComponent.
+    /// Returns a GenericNameComponent.
     pub const fn generic(value: &'a [u8]) -> Self {
         Component { typ: ComponentType::GENERIC, value }
     }
 
-    /// A KeywordNameComponent.
+    /// Returns a KeywordNameComponent.
     pub const fn keyword(value: &'a [u8]) -> Self {
         Component { typ: ComponentType::KEYWORD, value }
     }
 
-    /// Its type.
+    /// Returns the type.
     pub const fn typ(&self) -> ComponentType {
         self.typ
     }
 
-    /// Its octets.
+    /// Returns the value.
     pub const fn value(&self) -> &'a [u8] {
         self.value
     }
 
-    /// The value as a NonNegativeInteger, if it is one.
+    /// Returns the value as a NonNegativeInteger; `None` if it is not one.
     pub fn integer(&self) -> Option<u64> {
         read_integer(self.value, 0).ok()
     }
 
-    /// Octets of its encoding.
+    /// Returns the length of the encoding, bytes.
     pub fn encoded_len(&self) -> usize {
         number_len(u64::from(self.typ.0)) + number_len(self.value.len() as u64) + self.value.len()
     }
 
-    /// Appends its encoding.
+    /// Appends the encoding to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         push_tlv(u32::from(self.typ.0), self.value, out);
     }
 }
 
-/// Appends the encoding of a component that holds a number.
+/// Appends the encoding of a component with the value of a NonNegativeInteger.
 pub(crate) fn push_number_component(typ: ComponentType, number: u64, out: &mut Vec<u8>) {
     push_tlv(u32::from(typ.0), Integer::new(number).as_bytes(), out);
 }
 
 impl Ord for Component<'_> {
-    /// Canonical order: by type, then length, then octets.
+    /// Canonical order: by type, then length, then bytes.
     fn cmp(&self, other: &Self) -> Ordering {
         (self.typ, self.value.len(), self.value).cmp(&(other.typ, other.value.len(), other.value))
     }
@@ -127,7 +127,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn digests_are_32_octets() {
+    fn digest_other_length_returns_error() {
         for typ in [ComponentType::IMPLICIT_DIGEST, ComponentType::PARAMETERS_DIGEST] {
             assert!(typ.is_digest());
             assert!(Component::new(typ, &[0; 32]).is_ok());
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings_are_as_long_as_they_say() {
+    fn encode_any_component_length_matches() {
         for (typ, len) in [(8, 0), (252, 252), (253, 253), (65535, 70_000)] {
             let value = vec![7; len];
             let component = Component::new(ComponentType::new(typ).unwrap(), &value).unwrap();
@@ -152,8 +152,9 @@ mod tests {
     }
 
     #[test]
-    fn order_is_type_then_length_then_octets() {
-        let component = |typ, value| Component::new(ComponentType::new(typ).unwrap(), value).unwrap();
+    fn component_order_is_type_length_bytes() {
+        let component =
+            |typ, value| Component::new(ComponentType::new(typ).unwrap(), value).unwrap();
         let sorted: [(u16, &[u8]); 5] = [(7, b"zz"), (8, b""), (8, b"b"), (8, b"c"), (8, b"aa")];
         for pair in sorted.windows(2) {
             assert!(component(pair[0].0, pair[0].1) < component(pair[1].0, pair[1].1));
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_in_components() {
+    fn integer_component_value_is_parsed() {
         assert_eq!(Component::generic(&[1, 0]).integer(), Some(256));
         assert_eq!(Component::generic(&[1, 0, 0]).integer(), None);
         assert_eq!(Component::generic(&[]).integer(), None);

@@ -1,20 +1,20 @@
-//! Naming conventions: numbers in names, and words everybody knows.
+//! Naming conventions: typed numbers in names, and well-known components.
 //!
-//! Revision 3 gives each kind of number a component type; revision 1 put a marker octet before the number in a generic
-//! component. We write the former and read either.
+//! Revision 3 of the conventions has a component type for each kind of number; revision 1 has a
+//! marker byte before the number in a generic component. Both are read, revision 3 is written.
 
 use crate::component::{Component, ComponentType};
 use crate::name::{Name, NameRef};
 use crate::tlv::read_integer;
 
-/// `32=metadata`: where version discovery looks (RDR).
+/// `32=metadata`: the component for version discovery (RDR).
 pub const METADATA: Component<'static> = Component::keyword(b"metadata");
 /// `32=PA`: prefix announcement.
 pub const PREFIX_ANNOUNCEMENT: Component<'static> = Component::keyword(b"PA");
-/// `KEY`: stands before the key id in names of keys and certificates.
+/// `KEY`: precedes the key id in names of keys and certificates.
 pub const KEY: Component<'static> = Component::generic(b"KEY");
 
-/// A kind of number in a name.
+/// The kind of a number in a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Segment number.
@@ -30,11 +30,11 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Kind; 5] =
         [Kind::Segment, Kind::ByteOffset, Kind::Version, Kind::Timestamp, Kind::Sequence];
 
-    /// Component type in revision 3.
+    /// Returns the component type in revision 3.
     pub const fn typ(self) -> ComponentType {
         match self {
             Kind::Segment => ComponentType::SEGMENT,
@@ -45,7 +45,7 @@ impl Kind {
         }
     }
 
-    /// Marker octet in revision 1.
+    /// Returns the marker byte in revision 1.
     const fn marker(self) -> u8 {
         match self {
             Kind::Segment => 0x00,
@@ -56,7 +56,7 @@ impl Kind {
         }
     }
 
-    /// Alias in URIs: `seg`, `off`, `v`, `t`, `seq`.
+    /// Returns the alias in URIs: `seg`, `off`, `v`, `t` or `seq`.
     pub const fn alias(self) -> &'static str {
         match self {
             Kind::Segment => "seg",
@@ -67,7 +67,7 @@ impl Kind {
         }
     }
 
-    /// The number that a component holds by either revision.
+    /// Returns the number in a component of this kind, of either revision.
     pub fn number(self, component: Component<'_>) -> Option<u64> {
         if component.typ() == self.typ() {
             return component.integer();
@@ -84,25 +84,25 @@ impl Kind {
 }
 
 impl Name {
-    /// Appends `seg=`.
+    /// Appends a segment number (`seg=`).
     #[must_use]
     pub fn with_segment(self, segment: u64) -> Self {
         self.with_number(ComponentType::SEGMENT, segment)
     }
 
-    /// Appends `v=`.
+    /// Appends a version (`v=`).
     #[must_use]
     pub fn with_version(self, version: u64) -> Self {
         self.with_number(ComponentType::VERSION, version)
     }
 }
 
-/// The segment number at the end of a name.
+/// Returns the segment number in the last component of a name.
 pub fn segment(name: NameRef<'_>) -> Option<u64> {
     Kind::Segment.number(name.component(-1)?)
 }
 
-/// The version at the end of a name.
+/// Returns the version in the last component of a name.
 pub fn version(name: NameRef<'_>) -> Option<u64> {
     Kind::Version.number(name.component(-1)?)
 }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn either_revision_is_read() {
+    fn segment_both_revisions_are_read() {
         assert_eq!(segment("/a/seg=300".parse::<Name>().unwrap().as_ref()), Some(300));
         assert_eq!(segment("/a/%00%01%2C".parse::<Name>().unwrap().as_ref()), Some(300));
         assert_eq!(version("/a/%FD%05".parse::<Name>().unwrap().as_ref()), Some(5));

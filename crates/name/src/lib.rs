@@ -1,6 +1,6 @@
-//! Names, components, naming conventions, prefixes and *the* name hash.
+//! Names, components, naming conventions, TLV and the name hash.
 //!
-//! Layer 1 (words): knows bytes and names, refuses to know packets. `no_std`.
+//! Layer 1 (vocabulary), `no_std`. This crate does not depend on packets.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -15,7 +15,7 @@ pub mod tlv;
 pub mod uri;
 
 pub use component::{Component, ComponentType};
-pub use hash::{HashKey, PREFIXES_MAX, ParametersDigests, Prefixes};
+pub use hash::{HashKey, PREFIXES_MAX, ParametersDigests, PrefixHashes};
 pub use name::{Components, Name, NameRef};
 pub use tlv::{Error, Fault};
 

@@ -1,7 +1,8 @@
-//! Names: a checked view over bytes, and an owned name.
+//! Names: a checked view of bytes, and an owned name.
 //!
-//! Both hold the TLV-VALUE of a Name. As numbers are minimal, comparing those octets *is* the canonical order, and a
-//! name is a prefix of another exactly when its octets are.
+//! Main invariant: both contain the TLV-VALUE of a valid Name. As TLV numbers are minimal, the
+//! order of these bytes is the canonical order, and a name is a prefix of another exactly if its
+//! bytes are.
 
 use crate::component::{Component, ComponentType, push_number_component};
 use crate::tlv::{Error, Fault, push_number, read_head};
@@ -13,19 +14,19 @@ use core::borrow::Borrow;
 pub struct NameRef<'a>(&'a [u8]);
 
 impl<'a> NameRef<'a> {
-    /// The name without components, `/`.
+    /// The name `/`, without components.
     pub const ROOT: NameRef<'static> = NameRef(&[]);
 
     /// Checks the TLV-VALUE of a Name.
     ///
     /// # Errors
-    /// What is wrong and at which octet of `value`.
+    /// The fault and its offset in `value`, if the name is invalid.
     pub fn check(value: &'a [u8]) -> Result<Self, Error> {
         Self::check_with(value, 0, |_, _, _| {})
     }
 
-    /// Checks as [`check`](Self::check) does and shows each component on the way: its type, its whole encoding and where that ends in
-    /// `value`. Errors count octets from `base`.
+    /// Checks like [`check`](Self::check) and calls `each` for every component: its type, its whole
+    /// encoding and the end of that in `value`. Offsets of errors count from `base`.
     #[inline(always)]
     pub fn check_with(
         value: &'a [u8],
@@ -34,11 +35,13 @@ impl<'a> NameRef<'a> {
     ) -> Result<Self, Error> {
         let mut pos = 0;
         while pos < value.len() {
-            // Nearly every component has one octet of type and of length, and is no digest.
+            // Usual: a component has one byte of type and of length, and is no digest.
             let (typ, end) = match value.get(pos..pos + 2) {
-                Some(&[typ @ 3..=252, len @ 0..=252]) if usize::from(len) + pos + 2 <= value.len() => {
-                    let typ =
-                        ComponentType::new(u16::from(typ)).ok_or(Error::new(Fault::TypeRange, base + pos))?;
+                Some(&[typ @ 3..=252, len @ 0..=252])
+                    if usize::from(len) + pos + 2 <= value.len() =>
+                {
+                    let typ = ComponentType::new(u16::from(typ))
+                        .ok_or(Error::new(Fault::TypeRange, base + pos))?;
                     (typ, pos + 2 + usize::from(len))
                 }
                 _ => component_at(value, pos, base)?,
@@ -49,40 +52,41 @@ impl<'a> NameRef<'a> {
         Ok(NameRef(value))
     }
 
-    /// A view over octets that were checked before: the caller got them from a `NameRef`, whole or cut at a component's end.
+    /// Returns a view of bytes that were checked before: a whole name, or one cut at a component's
+    /// end.
     ///
-    /// Octets that were not checked give wrong components, never a panic.
+    /// Bytes that were not checked give wrong components, but never a panic.
     pub const fn from_checked(value: &'a [u8]) -> Self {
         NameRef(value)
     }
 
-    /// The TLV-VALUE.
+    /// Returns the TLV-VALUE.
     pub const fn as_bytes(self) -> &'a [u8] {
         self.0
     }
 
-    /// True for `/`.
+    /// Returns whether this is `/`.
     pub const fn is_empty(self) -> bool {
         self.0.is_empty()
     }
 
-    /// Number of components; counts them.
+    /// Returns the number of components; counts them.
     pub fn len(self) -> usize {
         self.components().count()
     }
 
-    /// The components in order.
+    /// Iterates over the components.
     pub const fn components(self) -> Components<'a> {
         Components { bytes: self.0, pos: 0 }
     }
 
-    /// The component at `index`, or at `len + index` when negative.
+    /// Returns the component at `index`; a negative index counts from the end.
     pub fn component(self, index: isize) -> Option<Component<'a>> {
         let index = if index < 0 { self.len().checked_add_signed(index)? } else { index as usize };
         self.components().nth(index)
     }
 
-    /// The first `count` components, or all when there are fewer.
+    /// Returns the first `count` components, or all if there are fewer.
     pub fn prefix(self, count: usize) -> NameRef<'a> {
         let mut components = self.components();
         for _ in 0..count {
@@ -93,30 +97,30 @@ impl<'a> NameRef<'a> {
         NameRef(&self.0[..components.pos])
     }
 
-    /// All but the last component.
+    /// Returns the name without its last component; `None` for `/`.
     pub fn parent(self) -> Option<NameRef<'a>> {
         self.len().checked_sub(1).map(|count| self.prefix(count))
     }
 
-    /// True when `other` starts with all components of `self`.
+    /// Returns whether `other` starts with all components of `self`.
     pub fn is_prefix_of(self, other: NameRef<'_>) -> bool {
         other.0.starts_with(self.0)
     }
 
-    /// Appends the whole Name element.
+    /// Appends the whole Name element to `out`.
     pub fn encode(self, out: &mut Vec<u8>) {
         push_number(7, out);
         push_number(self.0.len() as u64, out);
         out.extend_from_slice(self.0);
     }
 
-    /// An owned copy.
+    /// Returns an owned copy.
     pub fn to_name(self) -> Name {
         Name { value: self.0.to_vec() }
     }
 }
 
-/// The components of a name, in order.
+/// Iterator over the components of a name.
 #[derive(Clone, Debug)]
 pub struct Components<'a> {
     bytes: &'a [u8],
@@ -124,7 +128,7 @@ pub struct Components<'a> {
 }
 
 impl<'a> Components<'a> {
-    /// Octets of the components taken so far.
+    /// Returns the length in bytes of the components returned so far.
     pub const fn consumed(&self) -> usize {
         self.pos
     }
@@ -134,7 +138,7 @@ impl<'a> Iterator for Components<'a> {
     type Item = Component<'a>;
 
     fn next(&mut self) -> Option<Component<'a>> {
-        // The bytes were checked; were they not, the walk ends where they stop making sense.
+        // In unchecked bytes the iteration ends at the first fault.
         let (typ, len, start) = read_head(self.bytes, self.pos).ok()?;
         let typ = ComponentType::new(u16::try_from(typ).ok()?)?;
         let value = self.bytes.get(start..start.checked_add(usize::try_from(len).ok()?)?)?;
@@ -150,12 +154,12 @@ pub struct Name {
 }
 
 impl Name {
-    /// `/`.
+    /// Returns the name `/`.
     pub const fn new() -> Self {
         Name { value: Vec::new() }
     }
 
-    /// A view of it.
+    /// Returns a view of the name.
     pub fn as_ref(&self) -> NameRef<'_> {
         NameRef(&self.value)
     }
@@ -173,7 +177,7 @@ impl Name {
         self.with(Component::generic(value.as_ref()))
     }
 
-    /// Appends a component that holds a number, such as a segment.
+    /// Appends a component with the value of a NonNegativeInteger, such as a segment.
     #[must_use]
     pub fn with_number(mut self, typ: ComponentType, number: u64) -> Self {
         push_number_component(typ, number, &mut self.value);
@@ -192,7 +196,7 @@ impl Name {
         component.encode(&mut self.value);
     }
 
-    /// Cuts to the first `count` components.
+    /// Truncates to the first `count` components.
     pub fn truncate(&mut self, count: usize) {
         let len = self.as_ref().prefix(count).as_bytes().len();
         self.value.truncate(len);
@@ -217,16 +221,21 @@ impl<'a> FromIterator<Component<'a>> for Name {
     }
 }
 
-// A name hashes and compares as its octets do, so maps keyed by `Name` can be asked with `&[u8]` of a view.
+// A name hashes and compares like its bytes, so a map with `Name` keys can be searched with the
+// bytes of a view.
 impl Borrow<[u8]> for Name {
     fn borrow(&self) -> &[u8] {
         &self.value
     }
 }
 
-/// Type and end of the component at `pos`, whatever it is.
+/// Returns the type and the end of the component at `pos`, of any form.
 #[inline(never)]
-pub(crate) fn component_at(value: &[u8], pos: usize, base: usize) -> Result<(ComponentType, usize), Error> {
+pub(crate) fn component_at(
+    value: &[u8],
+    pos: usize,
+    base: usize,
+) -> Result<(ComponentType, usize), Error> {
     let head = read_head(value, pos);
     let (typ, len, start) = head.map_err(|e| Error::new(e.fault, e.offset + base))?;
     let typ = u16::try_from(typ)
@@ -254,18 +263,21 @@ mod tests {
     }
 
     #[test]
-    fn components_by_place() {
+    fn component_index_returns_component() {
         let name = name("/a/b/seg=3");
         let view = name.as_ref();
         let at = |index| view.component(index).map(|c| c.to_string());
         assert_eq!((at(0), at(2), at(3)), (Some("a".to_string()), Some("seg=3".to_string()), None));
-        assert_eq!((at(-1), at(-3), at(-4)), (Some("seg=3".to_string()), Some("a".to_string()), None));
+        assert_eq!(
+            (at(-1), at(-3), at(-4)),
+            (Some("seg=3".to_string()), Some("a".to_string()), None)
+        );
         assert_eq!((view.len(), NameRef::ROOT.len()), (3, 0));
         assert_eq!(NameRef::ROOT.component(-1), None);
     }
 
     #[test]
-    fn prefixes_and_parents() {
+    fn prefix_and_parent_cut_components() {
         let name = name("/a/b/c");
         let prefix = |count| name.as_ref().prefix(count).to_string();
         assert_eq!(
@@ -274,15 +286,17 @@ mod tests {
         );
         assert_eq!(name.as_ref().parent().unwrap().to_string(), "/a/b");
         assert_eq!(NameRef::ROOT.parent(), None);
-        let is_prefix =
-            |short: &str, long: &str| self::name(short).as_ref().is_prefix_of(self::name(long).as_ref());
+        let is_prefix = |short: &str, long: &str| {
+            self::name(short).as_ref().is_prefix_of(self::name(long).as_ref())
+        };
         assert!(is_prefix("/", "/a") && is_prefix("/a", "/a") && is_prefix("/a", "/a/b"));
         assert!(!is_prefix("/a/b", "/a") && !is_prefix("/a", "/aa") && !is_prefix("/a", "/9=a/b"));
     }
 
     #[test]
-    fn owned_names_grow_and_shrink() {
-        let mut grown = name("/a").with_name(name("/b/c").as_ref()).with_number(ComponentType::VERSION, 300);
+    fn name_push_and_truncate_change_components() {
+        let mut grown =
+            name("/a").with_name(name("/b/c").as_ref()).with_number(ComponentType::VERSION, 300);
         assert_eq!(grown.to_string(), "/a/b/c/v=300");
         grown.push(Component::keyword(b"w"));
         grown.truncate(5);
@@ -296,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_and_their_places() {
+    fn check_invalid_name_returns_fault_and_offset() {
         let fault = |value: &[u8]| NameRef::check(value).unwrap_err();
         assert_eq!(fault(&[8, 1, b'a', 8, 2, b'b']), Error::new(Fault::Truncated, 3));
         assert_eq!(fault(&[8, 0, 8]), Error::new(Fault::Truncated, 3));
@@ -311,15 +325,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn checking_shows_what_components_give(bytes in proptest::collection::vec(prop_oneof![Just(8u8), 0u8..4, any::<u8>()], 0..40)) {
+        fn check_with_any_bytes_equals_components(
+            bytes in proptest::collection::vec(prop_oneof![Just(8u8), 0u8..4, any::<u8>()], 0..40),
+        ) {
             let mut shown = vec![];
-            let checked = NameRef::check_with(&bytes, 0, |typ, element, end| shown.push((typ, element.len(), end)));
-            // Whether checked or not, walking ends and stays within the octets.
+            let checked = NameRef::check_with(&bytes, 0, |typ, element, end| {
+                shown.push((typ, element.len(), end))
+            });
+            // Even in unchecked bytes the iteration ends and stays within them.
             let mut components = NameRef::from_checked(&bytes).components();
             let walked: Vec<_> = core::iter::from_fn(|| {
                 let component = components.next()?;
                 Some((component.typ(), component.encoded_len(), components.consumed()))
-            }).collect();
+            })
+            .collect();
             match checked {
                 Ok(_) => prop_assert_eq!(walked, shown),
                 Err(e) => prop_assert!(e.offset <= bytes.len() && walked.starts_with(&shown)),

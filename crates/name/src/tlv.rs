@@ -1,56 +1,57 @@
-//! Type-Length-Value: the numbers, a reader that never panics, a writer.
+//! Type-Length-Value encoding: numbers, a reader that never panics, a writer.
 //!
-//! NDN Packet Format 0.3, section "TLV encoding": numbers are minimal, a type is 1..=2^32-1, a length counts octets.
+//! NDN Packet Format 0.3, section "TLV encoding": numbers are minimal, a type is 1 to 2^32-1, a
+//! length is a number of bytes.
 
 use alloc::vec::Vec;
 use core::fmt;
 
-/// What is wrong with some bytes. Closed, so that a router can count by it.
+/// What is wrong with a packet. A closed list, so that a router can count faults of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Fault {
     /// The bytes end before the element does.
     Truncated,
-    /// A type or length number uses more octets than it needs.
+    /// A type or length number has more bytes than needed.
     NumberNotMinimal,
-    /// A type of 0 or above 2^32-1, or a component type outside 1..=65535.
+    /// A type of 0 or above 2^32-1, or a component type outside 1 to 65535.
     TypeRange,
-    /// Longer than a packet may be (8800 octets).
+    /// Longer than a packet may be (8800 bytes).
     TooLong,
-    /// Octets follow where the element should end.
+    /// Bytes follow the end of the element.
     Trailing,
-    /// The outermost type is none a router knows.
+    /// The type of the packet is unknown.
     UnknownPacket,
     /// A required field is absent.
     MissingField,
-    /// A critical field stands where it may not: repeated or out of order.
+    /// A critical field is repeated or out of order.
     FieldOrder,
-    /// A critical type nobody defined.
+    /// A field of an unknown critical type.
     UnknownCritical,
-    /// A number of 3, 5, 6, 7 or more than 8 octets, or none.
+    /// A number that does not have 1, 2, 4 or 8 bytes.
     NumberLength,
     /// A field of fixed size has another size.
     FieldLength,
-    /// A field's value is outside what it may be.
+    /// The value of a field is out of range.
     FieldValue,
-    /// A Name without components where one is needed.
+    /// A Name without components where one is required.
     NameEmpty,
-    /// A digest component that is not 32 octets.
+    /// A digest component that does not have 32 bytes.
     DigestLength,
-    /// More than one parameters digest, or one without parameters, or parameters without one.
+    /// More than one parameters digest, or one without parameters, or parameters without a digest.
     DigestPlace,
     /// The parameters digest does not match the parameters.
     DigestMismatch,
-    /// A signed Interest whose signature is not whole (info without value, or the reverse).
+    /// A signed Interest with InterestSignatureInfo but no InterestSignatureValue, or the reverse.
     SignatureIncomplete,
-    /// A link header field that may not stand on this kind of packet.
+    /// A link header field that is not allowed on this kind of packet.
     LinkField,
-    /// A fragment whose index or count can't be.
+    /// A fragment with an invalid index or count.
     FragmentIndex,
 }
 
 impl Fault {
-    /// Every fault, in counter order.
+    /// All faults, in the order of their counters.
     pub const ALL: [Fault; 19] = [
         Fault::Truncated,
         Fault::NumberNotMinimal,
@@ -73,7 +74,7 @@ impl Fault {
         Fault::FragmentIndex,
     ];
 
-    /// The counter's name: lower case, words joined by `_`.
+    /// Returns the name of the counter: lower case, words joined by `_`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Fault::Truncated => "truncated",
@@ -99,17 +100,17 @@ impl Fault {
     }
 }
 
-/// Why bytes were refused, and where.
+/// Why a packet was rejected, and at which byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
     /// What is wrong.
     pub fault: Fault,
-    /// Octets from the start of the buffer that was checked.
+    /// Bytes from the start of the checked buffer.
     pub offset: usize,
 }
 
 impl Error {
-    /// A fault at an offset.
+    /// Returns a fault at an offset.
     pub const fn new(fault: Fault, offset: usize) -> Self {
         Error { fault, offset }
     }
@@ -117,24 +118,28 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at octet {}", self.fault.as_str(), self.offset)
+        write!(f, "{} at byte {}", self.fault.as_str(), self.offset)
     }
 }
 
 impl core::error::Error for Error {}
 
-/// True for types that who doesn't know them may not skip.
+/// Returns whether elements of this type must not be ignored if unknown (NDN Packet Format 0.3,
+/// section "Considerations for Evolvability").
 #[inline]
 pub const fn is_critical(typ: u64) -> bool {
     typ <= 31 || typ & 1 == 1
 }
 
-/// Reads one TLV number at `pos`: its value and the position behind it.
+/// Reads a TLV number at `pos`; returns its value and the position after it.
+///
+/// # Errors
+/// [`Fault::Truncated`] or [`Fault::NumberNotMinimal`].
 #[inline]
 pub fn read_number(bytes: &[u8], pos: usize) -> Result<(u64, usize), Error> {
     let truncated = Error::new(Fault::Truncated, pos);
     let first = *bytes.get(pos).ok_or(truncated)?;
-    let (value, end, least) = match first {
+    let (value, end, value_min) = match first {
         0..=252 => return Ok((u64::from(first), pos + 1)),
         253 => {
             let b = bytes.get(pos + 1..pos + 3).ok_or(truncated)?;
@@ -150,27 +155,27 @@ pub fn read_number(bytes: &[u8], pos: usize) -> Result<(u64, usize), Error> {
             (value, pos + 9, 0x1_0000_0000)
         }
     };
-    if value < least { Err(Error::new(Fault::NumberNotMinimal, pos)) } else { Ok((value, end)) }
+    if value < value_min { Err(Error::new(Fault::NumberNotMinimal, pos)) } else { Ok((value, end)) }
 }
 
-/// Reads the type and the length of the element at `pos`: both and where its value starts.
+/// Reads the type and the length of the element at `pos`; returns both and the start of its value.
 #[inline(always)]
 pub(crate) fn read_head(bytes: &[u8], pos: usize) -> Result<(u64, u64, usize), Error> {
-    // Nearly every element of a network packet has one octet of each.
+    // Usual: one byte of type and of length.
     if let Some(&[typ @ 0..=252, len @ 0..=252]) = bytes.get(pos..pos + 2) {
         return Ok((u64::from(typ), u64::from(len), pos + 2));
     }
-    read_long_head(bytes, pos)
+    read_head_slow(bytes, pos)
 }
 
 #[inline(never)]
-fn read_long_head(bytes: &[u8], pos: usize) -> Result<(u64, u64, usize), Error> {
+fn read_head_slow(bytes: &[u8], pos: usize) -> Result<(u64, u64, usize), Error> {
     let (typ, after) = read_number(bytes, pos)?;
     let (len, value_start) = read_number(bytes, after)?;
     Ok((typ, len, value_start))
 }
 
-/// Octets that a TLV number takes.
+/// Returns the length of a TLV number, bytes.
 pub const fn number_len(value: u64) -> usize {
     match value {
         0..=252 => 1,
@@ -214,7 +219,10 @@ pub fn push_tlv(typ: u32, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// A NonNegativeInteger: 1, 2, 4 or 8 octets, big endian.
+/// Reads a NonNegativeInteger: 1, 2, 4 or 8 bytes, big endian.
+///
+/// # Errors
+/// [`Fault::NumberLength`] at `offset` if `value` has another length.
 #[inline]
 pub fn read_integer(value: &[u8], offset: usize) -> Result<u64, Error> {
     match *value {
@@ -226,15 +234,15 @@ pub fn read_integer(value: &[u8], offset: usize) -> Result<u64, Error> {
     }
 }
 
-/// A NonNegativeInteger in its shortest form.
+/// A NonNegativeInteger in its shortest encoding.
 #[derive(Clone, Copy, Debug)]
 pub struct Integer {
-    octets: [u8; 8],
+    bytes: [u8; 8],
     len: u8,
 }
 
 impl Integer {
-    /// The shortest form of `value`.
+    /// Returns the shortest encoding of `value`.
     pub const fn new(value: u64) -> Self {
         let len = match value {
             0..=0xff => 1,
@@ -242,142 +250,153 @@ impl Integer {
             0x1_0000..=0xffff_ffff => 4,
             _ => 8,
         };
-        Integer { octets: value.to_be_bytes(), len }
+        Integer { bytes: value.to_be_bytes(), len }
     }
 
-    /// Its octets.
+    /// Returns the encoded bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.octets[8 - self.len as usize..]
+        &self.bytes[8 - self.len as usize..]
     }
 }
 
-/// Appends an element that holds a NonNegativeInteger.
+/// Appends an element with the value of a NonNegativeInteger.
 pub fn push_integer(typ: u32, value: u64, out: &mut Vec<u8>) {
     push_tlv(typ, Integer::new(value).as_bytes(), out);
 }
 
-/// One element, borrowed.
+/// A TLV element, borrowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tlv<'a> {
     /// TLV-TYPE, 1..=2^32-1.
     pub typ: u32,
     /// TLV-VALUE.
     pub value: &'a [u8],
-    /// Where the element starts, from the start of the checked buffer.
+    /// The start of the element, from the start of the checked buffer.
     pub start: usize,
-    /// Where its value starts, from the same.
+    /// The start of its value, from the start of the checked buffer.
     pub value_start: usize,
 }
 
 impl Tlv<'_> {
-    /// Where the element ends, from the start of the checked buffer.
+    /// Returns the end of the element, from the start of the checked buffer.
     pub const fn end(&self) -> usize {
         self.value_start + self.value.len()
     }
 
-    /// Unknown elements of a critical type make a packet invalid, others are skipped.
+    /// Returns whether the type is critical: unknown critical elements make a packet invalid,
+    /// others are ignored.
     pub const fn is_critical(&self) -> bool {
         is_critical(self.typ as u64)
     }
 
-    /// The value as a NonNegativeInteger.
+    /// Returns the value as a NonNegativeInteger.
+    ///
+    /// # Errors
+    /// [`Fault::NumberLength`] if it is not one.
     #[inline]
     pub fn integer(&self) -> Result<u64, Error> {
         read_integer(self.value, self.value_start)
     }
 
-    /// The value as exactly `N` octets.
+    /// Returns the value as exactly `N` bytes.
+    ///
+    /// # Errors
+    /// [`Fault::FieldLength`] if it has another length.
     #[inline]
     pub fn array<const N: usize>(&self) -> Result<[u8; N], Error> {
         self.value.try_into().map_err(|_| Error::new(Fault::FieldLength, self.start))
     }
 
-    /// A reader over the elements inside.
+    /// Returns a reader of the elements inside the value.
     pub const fn inner(&self) -> Reader<'_> {
         Reader::new(self.value, self.value_start)
     }
 }
 
-/// Reads elements one after the other; errors carry offsets of the outermost buffer.
+/// Reads elements one after the other. Offsets of errors count from the start of the outermost
+/// buffer.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
-    rest: &'a [u8],
+    remaining: &'a [u8],
     offset: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// Over `bytes`, which start at octet `base` of what errors refer to.
+    /// Creates a reader of `bytes`, which start at byte `base` of the outermost buffer.
     pub const fn new(bytes: &'a [u8], base: usize) -> Self {
-        Reader { rest: bytes, offset: base }
+        Reader { remaining: bytes, offset: base }
     }
 
-    /// Octets from the start of the outermost buffer.
+    /// Returns the position in the outermost buffer, bytes.
     pub const fn offset(&self) -> usize {
         self.offset
     }
 
-    /// True when all has been read.
+    /// Returns whether all bytes were read.
     pub const fn is_empty(&self) -> bool {
-        self.rest.is_empty()
+        self.remaining.is_empty()
     }
 
-    /// What has not been read.
-    pub const fn rest(&self) -> &'a [u8] {
-        self.rest
-    }
-
-    /// The next element, or `None` at the end.
+    /// Returns the next element; `None` at the end.
+    ///
+    /// # Errors
+    /// The fault of the element, if it is invalid.
     #[inline(always)]
-    #[allow(clippy::should_implement_trait)] // an iterator could be asked again after an error
+    #[allow(clippy::should_implement_trait)] // an iterator may be called again after an error
     pub fn next(&mut self) -> Result<Option<Tlv<'a>>, Error> {
-        match *self.rest {
+        match *self.remaining {
             [] => Ok(None),
-            // Nearly every element of a network packet has one octet of type and of length.
-            [typ @ 1..=252, len @ 0..=252, ref behind @ ..] if usize::from(len) <= behind.len() => {
-                let (value, rest) = behind.split_at(usize::from(len));
+            // Usual: one byte of type and of length.
+            [typ @ 1..=252, len @ 0..=252, ref from_value @ ..]
+                if usize::from(len) <= from_value.len() =>
+            {
+                let (value, tail) = from_value.split_at(usize::from(len));
                 let start = self.offset;
-                self.rest = rest;
+                self.remaining = tail;
                 self.offset = start + 2 + usize::from(len);
                 Ok(Some(Tlv { typ: u32::from(typ), value, start, value_start: start + 2 }))
             }
-            _ => self.next_long().map(Some),
+            _ => self.next_slow().map(Some),
         }
     }
 
     #[inline(never)]
-    fn next_long(&mut self) -> Result<Tlv<'a>, Error> {
+    fn next_slow(&mut self) -> Result<Tlv<'a>, Error> {
         let start = self.offset;
-        let head = read_head(self.rest, 0);
+        let head = read_head(self.remaining, 0);
         let (typ, len, value_pos) = head.map_err(|e| Error::new(e.fault, e.offset + start))?;
-        let typ =
-            u32::try_from(typ).ok().filter(|typ| *typ != 0).ok_or(Error::new(Fault::TypeRange, start))?;
-        let behind = &self.rest[value_pos..];
-        let (value, rest) = usize::try_from(len)
+        let typ = u32::try_from(typ)
             .ok()
-            .and_then(|len| behind.split_at_checked(len))
+            .filter(|typ| *typ != 0)
+            .ok_or(Error::new(Fault::TypeRange, start))?;
+        let from_value = &self.remaining[value_pos..];
+        let (value, tail) = usize::try_from(len)
+            .ok()
+            .and_then(|len| from_value.split_at_checked(len))
             .ok_or(Error::new(Fault::Truncated, start))?;
-        self.rest = rest;
+        self.remaining = tail;
         self.offset = start + value_pos + value.len();
         Ok(Tlv { typ, value, start, value_start: start + value_pos })
     }
 }
 
-/// How much of a stream the packet at its head takes.
+/// The result of [`frame`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// The head is a whole element of so many octets.
+    /// The stream starts with a whole element of this many bytes.
     Whole(usize),
-    /// More octets are needed before the next packet is whole.
+    /// The first element is incomplete.
     Partial,
 }
 
-/// Finds the element at the head of a stream without waiting for its value.
+/// Finds the first element of a stream without waiting for its value.
 ///
 /// # Errors
-/// When the head can't start a packet of at most `len_max` octets: the stream is lost, as its framing is.
+/// When the stream does not start with a packet of at most `len_max` bytes: framing is lost.
 #[inline]
 pub fn frame(stream: &[u8], len_max: usize) -> Result<Framing, Error> {
-    let partial = |e: Error| if e.fault == Fault::Truncated { Ok(Framing::Partial) } else { Err(e) };
+    let partial =
+        |e: Error| if e.fault == Fault::Truncated { Ok(Framing::Partial) } else { Err(e) };
     let (typ, pos) = match read_number(stream, 0) {
         Ok(read) => read,
         Err(e) => return partial(e),
@@ -402,7 +421,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn numbers_are_minimal() {
+    fn number_not_minimal_returns_error() {
         for (bytes, value) in [
             (vec![252], 252),
             (vec![253, 0, 253], 253),
@@ -414,8 +433,11 @@ mod tests {
             push_number(value, &mut out);
             assert_eq!(out, bytes);
         }
-        for bytes in [vec![253, 0, 252], vec![254, 0, 0, 255, 255], vec![255, 0, 0, 0, 0, 255, 255, 255, 255]]
-        {
+        for bytes in [
+            vec![253, 0, 252],
+            vec![254, 0, 0, 255, 255],
+            vec![255, 0, 0, 0, 0, 255, 255, 255, 255],
+        ] {
             assert_eq!(read_number(&bytes, 0), Err(Error::new(Fault::NumberNotMinimal, 0)));
         }
         assert_eq!(read_number(&[253, 1], 0), Err(Error::new(Fault::Truncated, 0)));
@@ -423,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn frame_refuses_lengths_without_reserving() {
+    fn frame_too_long_returns_error() {
         assert_eq!(frame(&[5, 2, 7], 8800), Ok(Framing::Partial));
         assert_eq!(frame(&[5, 2, 7, 0, 9], 8800), Ok(Framing::Whole(4)));
         assert_eq!(
@@ -434,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_1_2_4_or_8_octets() {
+    fn integer_other_length_returns_error() {
         assert_eq!(read_integer(&[0, 1], 0), Ok(1));
         for len in [0, 3, 5, 6, 7, 9] {
             assert_eq!(read_integer(&vec![1; len], 4), Err(Error::new(Fault::NumberLength, 4)));

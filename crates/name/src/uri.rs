@@ -1,7 +1,9 @@
-//! Names as people write them, both ways.
+//! Names as URIs: parsing and formatting.
 //!
-//! `/a/b`, percent escapes, `<type>=…` for other types, `sha256digest=` and `params-sha256=` in hexadecimal, `seg=` `v=` `t=` `off=`
-//! `seq=` as numbers. A component of periods only gets three more, so that `.` and `..` and the empty component can be written.
+//! `/a/b` with percent escapes, `<type>=…` for other component types, `sha256digest=` and
+//! `params-sha256=` in hexadecimal, `seg=` `v=` `t=` `off=` `seq=` for numbers. A component of
+//! periods only is written with three more, so that `.`, `..` and the empty component can be
+//! written.
 
 use crate::component::{Component, ComponentType};
 use crate::convention::Kind;
@@ -10,12 +12,12 @@ use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use core::str::FromStr;
 
-/// Why a URI is not a name.
+/// Why a URI is not a valid name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UriError {
-    /// What is wrong, as a sentence's end: "a name starts with /".
+    /// The rule that is violated, such as "a name starts with /".
     pub reason: &'static str,
-    /// Octets from the start of the URI.
+    /// Bytes from the start of the URI.
     pub offset: usize,
 }
 
@@ -27,24 +29,27 @@ impl fmt::Display for UriError {
 
 impl core::error::Error for UriError {}
 
-const DIGEST_ALIASES: [(&str, ComponentType); 2] =
-    [("sha256digest", ComponentType::IMPLICIT_DIGEST), ("params-sha256", ComponentType::PARAMETERS_DIGEST)];
+const DIGEST_ALIASES: [(&str, ComponentType); 2] = [
+    ("sha256digest", ComponentType::IMPLICIT_DIGEST),
+    ("params-sha256", ComponentType::PARAMETERS_DIGEST),
+];
 
 impl FromStr for Name {
     type Err = UriError;
 
     fn from_str(uri: &str) -> Result<Self, UriError> {
         let body = uri.strip_prefix("ndn:").unwrap_or(uri);
-        // An authority (`ndn://host/a`) says nothing about the name.
+        // The authority (`ndn://host/a`) is ignored.
         let path = match body.strip_prefix("//") {
-            Some(rest) => rest.find('/').map_or("/", |slash| &rest[slash..]),
+            Some(authority) => authority.find('/').map_or("/", |slash| &authority[slash..]),
             None => body,
         };
         let mut offset = uri.len() - path.len();
-        let path = path.strip_prefix('/').ok_or(UriError { reason: "a name starts with /", offset })?;
+        let path =
+            path.strip_prefix('/').ok_or(UriError { reason: "a name starts with /", offset })?;
         offset += 1;
         let mut name = Name::new();
-        // One slash at the end is how people write directories; it adds nothing.
+        // One slash at the end is allowed and adds no component.
         let path = path.strip_suffix('/').unwrap_or(path);
         if path.is_empty() {
             return Ok(name);
@@ -65,8 +70,8 @@ fn parse_component(part: &str, offset: usize, name: &mut Name) -> Result<(), Uri
     };
     if let Some((_, typ)) = DIGEST_ALIASES.iter().find(|(alias, _)| *alias == key) {
         let digest = unhex(value).ok_or(error("a digest is 64 hexadecimal digits"))?;
-        let component =
-            Component::new(*typ, &digest).map_err(|_| error("a digest is 64 hexadecimal digits"))?;
+        let component = Component::new(*typ, &digest)
+            .map_err(|_| error("a digest is 64 hexadecimal digits"))?;
         name.push(component);
         return Ok(());
     }
@@ -79,7 +84,8 @@ fn parse_component(part: &str, offset: usize, name: &mut Name) -> Result<(), Uri
     }
     if !key.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(error(
-            "what stands before = is a number, seg, v, t, off, seq, sha256digest or params-sha256 (write = as %3D)",
+            "before = only a type number, seg, v, t, off, seq, sha256digest or params-sha256 is \
+             allowed; write a literal = as %3D",
         ));
     }
     let typ = key
@@ -89,7 +95,7 @@ fn parse_component(part: &str, offset: usize, name: &mut Name) -> Result<(), Uri
         .and_then(ComponentType::new)
         .ok_or(error("a component's type is a number from 1 to 65535 without leading zeros"))?;
     let value = unescape(value, offset + key.len() + 1)?;
-    name.push(Component::new(typ, &value).map_err(|_| error("a digest is 32 octets"))?);
+    name.push(Component::new(typ, &value).map_err(|_| error("a digest is 32 bytes"))?);
     Ok(())
 }
 
@@ -98,10 +104,11 @@ fn unescape(part: &str, offset: usize) -> Result<Vec<u8>, UriError> {
     let mut bytes = part.bytes().enumerate();
     while let Some((at, byte)) = bytes.next() {
         if byte == b'%' {
-            let digits = part.as_bytes().get(at + 1..at + 3).and_then(hex_octet);
-            value.push(
-                digits.ok_or(UriError { reason: "two hexadecimal digits follow %", offset: offset + at })?,
-            );
+            let digits = part.as_bytes().get(at + 1..at + 3).and_then(hex_byte);
+            value.push(digits.ok_or(UriError {
+                reason: "two hexadecimal digits follow %",
+                offset: offset + at,
+            })?);
             bytes.nth(1);
         } else {
             value.push(byte);
@@ -119,14 +126,14 @@ fn unescape(part: &str, offset: usize) -> Result<Vec<u8>, UriError> {
     Ok(value)
 }
 
-fn hex_octet(digits: &[u8]) -> Option<u8> {
+fn hex_byte(digits: &[u8]) -> Option<u8> {
     let digit = |d: u8| (d as char).to_digit(16);
     Some((digit(digits[0])? << 4 | digit(digits[1])?) as u8)
 }
 
 fn unhex(digits: &str) -> Option<Vec<u8>> {
     let digits = digits.as_bytes();
-    (digits.len().is_multiple_of(2)).then(|| digits.chunks(2).map(hex_octet).collect())?
+    (digits.len().is_multiple_of(2)).then(|| digits.chunks(2).map(hex_byte).collect())?
 }
 
 impl fmt::Display for NameRef<'_> {
@@ -148,11 +155,11 @@ impl fmt::Display for Component<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((alias, _)) = DIGEST_ALIASES.iter().find(|(_, typ)| *typ == self.typ()) {
             write!(f, "{alias}=")?;
-            return self.value().iter().try_for_each(|octet| write!(f, "{octet:02x}"));
+            return self.value().iter().try_for_each(|byte| write!(f, "{byte:02x}"));
         }
         let kind = Kind::ALL.iter().find(|kind| kind.typ() == self.typ());
         if let (Some(kind), Some(number)) = (kind, self.integer()) {
-            // The alias stands for the shortest form only; another form keeps its octets.
+            // The alias is for the shortest encoding only; other encodings are written as bytes.
             if crate::tlv::Integer::new(number).as_bytes() == self.value() {
                 return write!(f, "{}={number}", kind.alias());
             }
@@ -160,15 +167,15 @@ impl fmt::Display for Component<'_> {
         if self.typ() != ComponentType::GENERIC {
             write!(f, "{}=", self.typ().number())?;
         }
-        if self.value().iter().all(|octet| *octet == b'.') {
+        if self.value().iter().all(|byte| *byte == b'.') {
             f.write_str("...")?;
         }
-        for &octet in self.value() {
-            match octet {
+        for &byte in self.value() {
+            match byte {
                 b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                    f.write_char(octet as char)?
+                    f.write_char(byte as char)?
                 }
-                _ => write!(f, "%{octet:02X}")?,
+                _ => write!(f, "%{byte:02X}")?,
             }
         }
         Ok(())
@@ -183,7 +190,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn written_and_read() {
+    fn uri_formatted_parses_back() {
         for uri in [
             "/",
             "/a/b",
@@ -200,12 +207,13 @@ mod tests {
         assert_eq!("/8=a".parse::<Name>().unwrap().to_string(), "/a");
         assert_eq!("ndn:/a/".parse::<Name>().unwrap().to_string(), "/a");
         assert_eq!("ndn://host/a".parse::<Name>().unwrap().to_string(), "/a");
-        let digest = "/sha256digest=00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff";
+        let digest =
+            "/sha256digest=00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff";
         assert_eq!(digest.parse::<Name>().unwrap().to_string(), digest);
     }
 
     #[test]
-    fn refused_with_a_reason_and_a_place() {
+    fn uri_invalid_returns_offset() {
         for (uri, offset) in [
             ("", 0),
             ("a", 0),
@@ -224,9 +232,11 @@ mod tests {
     }
 
     #[test]
-    fn order_is_canonical() {
-        let mut names: Vec<Name> =
-            ["/b", "/a/a", "/a", "/aa", "/", "/9=a", "/7=aa"].iter().map(|u| u.parse().unwrap()).collect();
+    fn name_order_is_canonical() {
+        let mut names: Vec<Name> = ["/b", "/a/a", "/a", "/aa", "/", "/9=a", "/7=aa"]
+            .iter()
+            .map(|u| u.parse().unwrap())
+            .collect();
         names.sort();
         let sorted: Vec<_> = names.iter().map(|n| n.to_string()).collect();
         assert_eq!(sorted, ["/", "/7=aa", "/a", "/a/a", "/b", "/aa", "/9=a"]);
@@ -234,24 +244,42 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_name_survives(parts in proptest::collection::vec((3u16..=65535, proptest::collection::vec(any::<u8>(), 0..12)), 0..8)) {
-            let name: Name = parts.iter().map(|(t, v)| Component::new(ComponentType::new(*t).unwrap(), v).unwrap()).collect();
+        fn uri_any_name_round_trips(
+            parts in proptest::collection::vec(
+                (3u16..=65535, proptest::collection::vec(any::<u8>(), 0..12)),
+                0..8,
+            ),
+        ) {
+            let name: Name = parts
+                .iter()
+                .map(|(t, v)| Component::new(ComponentType::new(*t).unwrap(), v).unwrap())
+                .collect();
             prop_assert_eq!(name.to_string().parse::<Name>().unwrap(), name);
         }
 
         #[test]
-        fn byte_order_is_component_order(a in proptest::collection::vec((1u16..600, 0usize..300), 0..4), b in proptest::collection::vec((1u16..600, 0usize..300), 0..4)) {
+        fn name_byte_order_equals_component_order(
+            a in proptest::collection::vec((1u16..600, 0usize..300), 0..4),
+            b in proptest::collection::vec((1u16..600, 0usize..300), 0..4),
+        ) {
             let fill = vec![0u8; 32];
-            let make = |parts: &[(u16, usize)]| -> Name { parts.iter().map(|(t, n)| {
-                let typ = ComponentType::new(*t).unwrap();
-                let value = if typ.is_digest() { fill.clone() } else { vec![1u8; *n] };
-                Name::new().with(Component::new(typ, &value).unwrap())
-            }).fold(Name::new(), |n, c| n.with_name(c.as_ref())) };
+            let make = |parts: &[(u16, usize)]| -> Name {
+                parts
+                    .iter()
+                    .map(|(t, n)| {
+                        let typ = ComponentType::new(*t).unwrap();
+                        let value = if typ.is_digest() { fill.clone() } else { vec![1u8; *n] };
+                        Name::new().with(Component::new(typ, &value).unwrap())
+                    })
+                    .fold(Name::new(), |n, c| n.with_name(c.as_ref()))
+            };
             let (a, b) = (make(&a), make(&b));
             prop_assert_eq!(a.cmp(&b), a.as_ref().components().cmp(b.as_ref().components()));
         }
 
         #[test]
-        fn no_text_panics(uri in "\\PC{0,40}") { let _ = uri.parse::<Name>(); }
+        fn uri_any_text_does_not_panic(uri in "\\PC{0,40}") {
+            let _ = uri.parse::<Name>();
+        }
     }
 }

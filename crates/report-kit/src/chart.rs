@@ -133,7 +133,8 @@ fn linear(high: f64) -> (Vec<(f64, String)>, f64, f64) {
         .rfind(|step| high / step >= 3.5)
         .unwrap_or(power);
     let count = (high / step).ceil();
-    let ticks = (0..=count as u32).map(|i| f64::from(i) * step).map(|tick| (tick, number(tick))).collect();
+    let ticks =
+        (0..=count as u32).map(|i| f64::from(i) * step).map(|tick| (tick, number(tick))).collect();
     (ticks, 0.0, count * step)
 }
 
@@ -172,7 +173,8 @@ fn nines(high: f64) -> (Vec<(f64, String)>, f64, f64) {
 
 /// A column's name stands in its middle.
 fn columns(names: &[&str]) -> (Vec<(f64, String)>, f64, f64) {
-    let ticks = names.iter().enumerate().map(|(at, name)| (at as f64, (*name).to_owned())).collect();
+    let ticks =
+        names.iter().enumerate().map(|(at, name)| (at as f64, (*name).to_owned())).collect();
     (ticks, -0.5, names.len().max(1) as f64 - 0.5)
 }
 
@@ -201,8 +203,9 @@ impl Chart {
         let (top, height) = (TOP + legend.room, HEIGHT + legend.room);
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let x = Ruler::new(self.x.scale, points().map(|(x, _)| *x), LEFT, WIDTH - RIGHT);
-        let alike =
-            others.iter().filter(|other| (other.y.label, other.y.scale) == (self.y.label, self.y.scale));
+        let alike = others
+            .iter()
+            .filter(|other| (other.y.label, other.y.scale) == (self.y.label, self.y.scale));
         let theirs = alike.flat_map(|other| &other.lines).flat_map(|line| &line.points);
         let values = points().chain(theirs).map(|(_, y)| *y);
         let y = Ruler::new(self.y.scale, values, height - BOTTOM, top);
@@ -211,7 +214,9 @@ impl Chart {
             title = self.title
         );
         self.axes(&x, &y, &mut out);
-        for (at, (line, (colour, dashes))) in self.lines.iter().zip(STROKES.iter().cycle()).enumerate() {
+        for (at, (line, (colour, dashes))) in
+            self.lines.iter().zip(STROKES.iter().cycle()).enumerate()
+        {
             match self.style {
                 Style::Lines => lines(line, &x, &y, colour, dashes, &mut out),
                 Style::Bars => bars(line, &x, &y, colour, &mut out),
@@ -285,7 +290,8 @@ impl Chart {
             if x + width(line) > WIDTH {
                 (x, y, legend.room) = (LEFT, y + LEGEND_ROW, legend.room + LEGEND_ROW);
             }
-            let (sample, broad) = if self.style == Style::Lines { (*dashes, 2) } else { ("none", 8) };
+            let (sample, broad) =
+                if self.style == Style::Lines { (*dashes, 2) } else { ("none", 8) };
             let _ = writeln!(
                 legend.drawn,
                 "<line x1=\"{x}\" x2=\"{}\" y1=\"{}\" y2=\"{}\" stroke=\"{colour}\" stroke-width=\"{broad}\" stroke-dasharray=\"{sample}\"/><text x=\"{}\" y=\"{y}\">{}</text>",
@@ -335,7 +341,14 @@ fn bars(line: &Line, x: &Ruler, y: &Ruler, colour: &str, out: &mut String) {
 }
 
 /// The bars of the `at`-th of `all` lines. A column's bars take four fifths of it.
-fn beside(line: &Line, (at, all): (usize, usize), x: &Ruler, y: &Ruler, colour: &str, out: &mut String) {
+fn beside(
+    line: &Line,
+    (at, all): (usize, usize),
+    x: &Ruler,
+    y: &Ruler,
+    colour: &str,
+    out: &mut String,
+) {
     let column = x.at(1.0) - x.at(0.0);
     let width = 0.8 * column / all as f64;
     for (number, value) in &line.points {

@@ -1,31 +1,35 @@
-//! Questions whose answers have one kind, and lists that come in pages.
+//! Typed queries: one method per kind of reply, and lists that are fetched page by page.
 
-use crate::asker::{Asker, Refused};
+use crate::api_error::ApiError;
 use crate::extract::within;
+use crate::router_client::RouterClient;
 use nw_api::management::{
-    ControlParameters, ControlResponse, DropCount, FaceStatus, FibEntry, RibEntry, StrategyChoice, Verb,
+    ControlParameters, ControlResponse, DropCount, FaceStatus, FibEntry, RibEntry, StrategyChoice,
+    Verb,
 };
 use nw_api::rest::{RouterStatus, TopPrefixes};
-use nw_router::inside::{Answer, Question};
+use nw_router::introspection::{Query as RouterQuery, QueryReply};
 
-/// Items that one request lists, unless it asks for fewer.
+/// Items that one request lists, unless it has a lower limit.
 pub const LIST_MAX: usize = 100_000;
 
-/// The length of a list that a request wants.
+/// Returns the length of the list that a request asks for.
 ///
 /// # Errors
-/// When it is out of bounds.
-pub fn list_len(limit: Option<u64>) -> Result<usize, Refused> {
-    limit
-        .map_or(Ok(LIST_MAX), |limit| within("limit", limit, 1..=LIST_MAX as u64).map(|limit| limit as usize))
+/// 400 if the limit is out of bounds.
+pub fn list_len(limit: Option<u64>) -> Result<usize, ApiError> {
+    limit.map_or(Ok(LIST_MAX), |limit| {
+        within("limit", limit, 1..=LIST_MAX as u64).map(|limit| limit as usize)
+    })
 }
 
-/// The HTTP status for a code of the management protocol. The protocol took most of its codes from HTTP, with other meanings for these.
+/// Returns the HTTP status for a code of the management protocol. The protocol took most of its
+/// codes from HTTP, with other meanings for these.
 const fn http_status(code: u64) -> u64 {
     match code {
-        // An option or a scheme that can't be: nothing that another Accept would change.
+        // An unsupported option or scheme, which no other Accept header would change.
         406 => 409,
-        // A face that is not there; it may never have been.
+        // A face that does not exist, and may never have existed.
         410 => 404,
         // A prefix with too many components.
         414 => 400,
@@ -33,90 +37,94 @@ const fn http_status(code: u64) -> u64 {
     }
 }
 
-fn other() -> Refused {
-    Refused::new(500, "the router answered something else")
+fn unexpected_reply() -> ApiError {
+    ApiError::new(500, "the router sent an unexpected reply (a bug)")
 }
 
-impl Asker {
-    /// Carries out a command.
+impl RouterClient {
+    /// Executes a command.
     ///
     /// # Errors
-    /// As the router says.
+    /// The router's refusal, or those of [`RouterClient::query`].
     pub async fn command(
         &self,
         verb: Verb,
         parameters: ControlParameters,
-    ) -> Result<ControlParameters, Refused> {
-        match self.ask(Question::Command(verb, Box::new(parameters))).await? {
-            Answer::Command(response) if response.is_ok() => Ok(response.body),
-            Answer::Command(response) => {
+    ) -> Result<ControlParameters, ApiError> {
+        match self.query(RouterQuery::Command(verb, Box::new(parameters))).await? {
+            QueryReply::Command(response) if response.is_ok() => Ok(response.body),
+            QueryReply::Command(response) => {
                 let ControlResponse { code, text, .. } = *response;
-                Err(Refused::new(http_status(code), text))
+                Err(ApiError::new(http_status(code), text))
             }
-            _ => Err(other()),
+            _ => Err(unexpected_reply()),
         }
     }
 
-    /// The router as a whole.
+    /// Returns status and counters of the router.
     ///
     /// # Errors
-    /// See [`Asker::ask`]; so for all below.
-    pub async fn status(&self) -> Result<RouterStatus, Refused> {
-        match self.ask(Question::Status).await? {
-            Answer::Status(status) => Ok(*status),
-            _ => Err(other()),
+    /// As [`RouterClient::query`]; so for all methods below.
+    pub async fn status(&self) -> Result<RouterStatus, ApiError> {
+        match self.query(RouterQuery::Status).await? {
+            QueryReply::Status(status) => Ok(*status),
+            _ => Err(unexpected_reply()),
         }
     }
 
-    /// Dropped packets by reason.
-    pub async fn drops(&self, zeros: bool) -> Result<Vec<DropCount>, Refused> {
-        match self.ask(Question::Drops { zeros }).await? {
-            Answer::Drops(drops) => Ok(drops),
-            _ => Err(other()),
+    /// Returns the number of dropped packets by reason.
+    pub async fn drops(&self, include_zeros: bool) -> Result<Vec<DropCount>, ApiError> {
+        match self.query(RouterQuery::Drops { include_zeros }).await? {
+            QueryReply::Drops(drops) => Ok(drops),
+            _ => Err(unexpected_reply()),
         }
     }
 
-    /// Traffic by prefix.
-    pub async fn top(&self, components: usize) -> Result<TopPrefixes, Refused> {
-        match self.ask(Question::Prefixes(components)).await? {
-            Answer::Prefixes(top) => Ok(*top),
-            _ => Err(other()),
+    /// Returns the prefixes with the most traffic, with this number of components.
+    pub async fn top(&self, components: usize) -> Result<TopPrefixes, ApiError> {
+        match self.query(RouterQuery::Prefixes(components)).await? {
+            QueryReply::Prefixes(top) => Ok(*top),
+            _ => Err(unexpected_reply()),
         }
     }
 
-    /// Faces behind an id, at most so many.
-    pub async fn faces(&self, after: Option<u64>, limit: usize) -> Result<Vec<FaceStatus>, Refused> {
-        let (mut all, mut after) = (Vec::new(), after);
+    /// Returns up to `limit` faces after the one with this id.
+    pub async fn faces(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<FaceStatus>, ApiError> {
+        let (mut items, mut after) = (Vec::new(), after);
         loop {
-            let Answer::Faces(page, next) = self.ask(Question::Faces(after)).await? else {
-                return Err(other());
+            let QueryReply::Faces(page, next) = self.query(RouterQuery::Faces(after)).await? else {
+                return Err(unexpected_reply());
             };
-            all.extend(page);
-            all.truncate(limit);
+            items.extend(page);
+            items.truncate(limit);
             match next {
-                Some(next) if all.len() < limit => after = Some(next),
-                _ => return Ok(all),
+                Some(next) if items.len() < limit => after = Some(next),
+                _ => return Ok(items),
             }
         }
     }
 }
 
-/// Fetches pages of a list until it ends or is long enough.
+/// Defines a method that fetches pages of a list until the list or the limit ends.
 macro_rules! listing {
     ($(#[$doc:meta])+ $method:ident, $variant:ident, $item:ty) => {
-        impl Asker {
+        impl RouterClient {
             $(#[$doc])+
-            pub async fn $method(&self, after: Option<nw_name::Name>, limit: usize) -> Result<Vec<$item>, Refused> {
-                let (mut all, mut after) = (Vec::new(), after);
+            pub async fn $method(&self, after: Option<nw_name::Name>, limit: usize) -> Result<Vec<$item>, ApiError> {
+                let (mut items, mut after) = (Vec::new(), after);
                 loop {
-                    let Answer::$variant(page) = self.ask(Question::$variant(after)).await? else {
-                        return Err(other());
+                    let QueryReply::$variant(page) = self.query(RouterQuery::$variant(after)).await? else {
+                        return Err(unexpected_reply());
                     };
-                    all.extend(page.items);
-                    all.truncate(limit);
+                    items.extend(page.items);
+                    items.truncate(limit);
                     match page.next {
-                        Some(next) if all.len() < limit => after = Some(next),
-                        _ => return Ok(all),
+                        Some(next) if items.len() < limit => after = Some(next),
+                        _ => return Ok(items),
                     }
                 }
             }
@@ -125,14 +133,14 @@ macro_rules! listing {
 }
 
 listing! {
-    /// Names with routes.
+    /// Returns up to `limit` names with routes, after this name.
     routes, Routes, RibEntry
 }
 listing! {
-    /// Prefixes of the FIB.
+    /// Returns up to `limit` FIB prefixes, after this one.
     fib, Fib, FibEntry
 }
 listing! {
-    /// Strategy choices.
+    /// Returns up to `limit` strategy choices, after this name.
     strategies, Strategies, StrategyChoice
 }

@@ -1,6 +1,7 @@
-//! What requests carry. Whatever is wrong with it comes back as a [`Problem`](nw_api::rest::Problem), as JSON.
+//! Extracts bodies, queries and path segments of requests. Every error is returned as a JSON
+//! [`Problem`](nw_api::rest::Problem).
 
-use crate::asker::Refused;
+use crate::api_error::ApiError;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -11,35 +12,36 @@ use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// A JSON body: an object, each field once. Numbers are numbers: 5.0 is 5, as JSON Schema has it.
+/// A JSON body: an object with unique fields. As in JSON Schema, 5.0 is the integer 5.
 pub struct Body<T>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
-    type Rejection = Refused;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Refused> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let Json(object) = Json::<Object>::from_request(request, state).await?;
         object.read().map(Body)
     }
 }
 
-/// Reads a body without its request, as [`Body`] does.
+/// Parses a body as [`Body`] does, without a request.
 ///
 /// # Errors
-/// 400 for what is no JSON object, 422 for one that is another.
-pub fn read_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refused> {
+/// 400 if the bytes are not a JSON object, 422 if the object does not have the fields of `T`.
+pub fn read_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     let object: Object =
-        serde_json::from_slice(bytes).map_err(|error| Refused::new(400, error.to_string()))?;
+        serde_json::from_slice(bytes).map_err(|error| ApiError::new(400, error.to_string()))?;
     object.read()
 }
 
-/// A type's own deserializer would take an array for an object.
+/// A JSON object. Needed as a type's own deserializer would accept an array instead.
 struct Object(Map<String, Value>);
 
 impl Object {
-    fn read<T: DeserializeOwned>(self) -> Result<T, Refused> {
-        serde_json::from_value(Value::Object(self.0))
-            .map_err(|error| Refused::new(422, format!("the body is not what this operation takes: {error}")))
+    fn read<T: DeserializeOwned>(self) -> Result<T, ApiError> {
+        serde_json::from_value(Value::Object(self.0)).map_err(|error| {
+            ApiError::new(422, format!("the body is not valid for this operation: {error}"))
+        })
     }
 }
 
@@ -62,70 +64,81 @@ impl<'de> Visitor<'de> for Fields {
         let mut fields = Map::new();
         while let Some((name, value)) = access.next_entry::<String, Value>()? {
             if fields.contains_key(&name) {
-                return Err(A::Error::custom(format_args!("the field {name} stands twice")));
+                return Err(A::Error::custom(format_args!("the field {name} occurs twice")));
             }
-            fields.insert(name, whole(value));
+            fields.insert(name, to_integer(value));
         }
         Ok(Object(fields))
     }
 }
 
-/// A whole number that was written with a fraction or an exponent, as an integer.
-fn whole(value: Value) -> Value {
-    const END: f64 = 18_446_744_073_709_551_616.0;
+/// Converts a whole number with a fraction or an exponent to an integer.
+fn to_integer(value: Value) -> Value {
+    const LIMIT: f64 = 18_446_744_073_709_551_616.0;
     match value.as_f64() {
-        Some(number) if value.is_f64() && number.fract() == 0.0 && (0.0..END).contains(&number) => {
+        Some(number)
+            if value.is_f64() && number.fract() == 0.0 && (0.0..LIMIT).contains(&number) =>
+        {
             Value::from(number as u64)
         }
         _ => value,
     }
 }
 
-/// A query.
+/// A query string.
 #[derive(FromRequestParts)]
-#[from_request(via(axum::extract::Query), rejection(Refused))]
+#[from_request(via(axum::extract::Query), rejection(ApiError))]
 pub struct Query<T>(pub T);
 
-/// The variable part of a path.
+/// A variable segment of a path.
 #[derive(FromRequestParts)]
-#[from_request(via(axum::extract::Path), rejection(Refused))]
+#[from_request(via(axum::extract::Path), rejection(ApiError))]
 pub struct Segment<T>(pub T);
 
-/// A number of a request, within bounds.
-pub fn within(what: &str, number: u64, bounds: RangeInclusive<u64>) -> Result<u64, Refused> {
+/// Checks that a number of a request is within bounds.
+///
+/// # Errors
+/// 400 with the bounds.
+pub fn within(field: &str, number: u64, bounds: RangeInclusive<u64>) -> Result<u64, ApiError> {
     if bounds.contains(&number) {
         return Ok(number);
     }
-    let (least, most) = (bounds.start(), bounds.end());
-    Err(Refused::new(400, format!("{what} is {number}: a number from {least} to {most} is expected")))
+    let (min, max) = (bounds.start(), bounds.end());
+    Err(ApiError::new(
+        400,
+        format!("{field} is {number}: a number from {min} to {max} is expected"),
+    ))
 }
 
-/// A number of a body, at least 1.
-pub fn at_least_one(what: &str, number: u64) -> Result<u64, Refused> {
+/// Checks that a number of a body is at least 1.
+///
+/// # Errors
+/// 422.
+pub fn at_least_one(field: &str, number: u64) -> Result<u64, ApiError> {
     match number {
-        0 => Err(Refused::new(422, format!("{what} is 0: a number from 1 is expected"))),
+        0 => Err(ApiError::new(422, format!("{field} is 0: a number of at least 1 is expected"))),
         number => Ok(number),
     }
 }
 
-fn refused(status: StatusCode, text: String) -> Refused {
-    Refused::new(u64::from(status.as_u16()), text)
+fn to_api_error(status: StatusCode, text: String) -> ApiError {
+    ApiError::new(u64::from(status.as_u16()), text)
 }
 
-impl From<JsonRejection> for Refused {
+impl From<JsonRejection> for ApiError {
     fn from(rejection: JsonRejection) -> Self {
-        refused(rejection.status(), rejection.body_text())
+        to_api_error(rejection.status(), rejection.body_text())
     }
 }
 
-impl From<QueryRejection> for Refused {
+impl From<QueryRejection> for ApiError {
     fn from(rejection: QueryRejection) -> Self {
-        refused(rejection.status(), rejection.body_text())
+        to_api_error(rejection.status(), rejection.body_text())
     }
 }
 
-impl From<PathRejection> for Refused {
+impl From<PathRejection> for ApiError {
     fn from(rejection: PathRejection) -> Self {
-        refused(rejection.status(), rejection.body_text())
+        to_api_error(rejection.status(), rejection.body_text())
     }
 }

@@ -1,7 +1,7 @@
-//! `/v1/faces`.
+//! `/v1/faces`: list, create and destroy faces.
 
 use crate::State;
-use crate::asker::Refused;
+use crate::api_error::ApiError;
 use crate::dataset::list_len;
 use crate::extract::{Body, Query, Segment, within};
 use axum::Json;
@@ -9,35 +9,35 @@ use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use nw_api::management::{ControlParameters, FacePersistency, FaceStatus, Verb};
 use nw_api::rest::{FaceWanted, Problem};
-use nw_router::inside::{Answer, Question};
+use nw_router::introspection::{Query as RouterQuery, QueryReply};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-/// Which part of a list of faces.
+/// Selects a part of the list of faces.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub struct Part {
-    /// Only those listed behind this face.
+pub struct ListRange {
+    /// Only faces after the one with this id.
     after: Option<u64>,
-    /// At most so many.
+    /// Longest list to return.
     #[param(minimum = 1, maximum = 100_000)]
     limit: Option<u64>,
 }
 
-/// All faces, with their counters
+/// List all faces with their counters
 #[utoipa::path(
-    get, path = "/v1/faces", tag = "faces", operation_id = "list_faces", params(Part),
+    get, path = "/v1/faces", tag = "faces", operation_id = "list_faces", params(ListRange),
     responses((status = 200, body = Vec<FaceStatus>), (status = 503, body = Problem))
 )]
 pub async fn list(
     Shared(state): Shared<State>,
-    Query(part): Query<Part>,
-) -> Result<Json<Vec<FaceStatus>>, Refused> {
-    Ok(Json(state.asker.faces(part.after, list_len(part.limit)?).await?))
+    Query(range): Query<ListRange>,
+) -> Result<Json<Vec<FaceStatus>>, ApiError> {
+    Ok(Json(state.router.faces(range.after, list_len(range.limit)?).await?))
 }
 
-/// One face
+/// Show one face
 #[utoipa::path(
     get, path = "/v1/faces/{id}", tag = "faces", operation_id = "show_face",
     params(("id" = u64, Path, description = "The face's id", minimum = 1)),
@@ -46,57 +46,63 @@ pub async fn list(
 pub async fn show(
     Shared(state): Shared<State>,
     Segment(id): Segment<u64>,
-) -> Result<Json<FaceStatus>, Refused> {
+) -> Result<Json<FaceStatus>, ApiError> {
     let id = within("the face's id", id, 1..=u64::MAX)?;
-    match state.asker.ask(Question::Face(id)).await? {
-        Answer::Face(Some(face)) => Ok(Json(*face)),
-        _ => Err(Refused::new(404, format!("there is no face {id}"))),
+    match state.router.query(RouterQuery::Face(id)).await? {
+        QueryReply::Face(Some(face)) => Ok(Json(*face)),
+        _ => Err(ApiError::new(404, format!("there is no face {id}"))),
     }
 }
 
-/// Make a face
+/// Create a face
 ///
-/// A face that connects is answered when it is connected.
+/// The response is sent when the face is connected, or has failed.
 #[utoipa::path(
     post, path = "/v1/faces", tag = "faces", operation_id = "create_face", request_body = FaceWanted,
     responses(
-        (status = 201, body = FaceStatus, description = "The face, as it was made"),
-        (status = 409, body = Problem, description = "There is a face to this peer, or this router can't make such a face"),
-        (status = 504, body = Problem, description = "The peer can't be reached, or does not accept")
+        (status = 201, body = FaceStatus, description = "The face that was created"),
+        (status = 409, body = Problem,
+            description = "A face to this peer exists, or the router does not support such a face"),
+        (status = 504, body = Problem, description = "The peer is unreachable or refuses the connection")
     )
 )]
 pub async fn create(
     Shared(state): Shared<State>,
-    Body(wanted): Body<FaceWanted>,
-) -> Result<(StatusCode, Json<FaceStatus>), Refused> {
+    Body(request): Body<FaceWanted>,
+) -> Result<(StatusCode, Json<FaceStatus>), ApiError> {
     let parameters = ControlParameters {
-        uri: Some(wanted.uri),
-        local_uri: wanted.local_uri,
-        face_persistency: wanted.persistency.map(|persistency| FacePersistency::from(persistency).number()),
-        mtu: wanted.mtu,
+        uri: Some(request.uri),
+        local_uri: request.local_uri,
+        face_persistency: request
+            .persistency
+            .map(|persistency| FacePersistency::from(persistency).number()),
+        mtu: request.mtu,
         ..ControlParameters::default()
     };
-    let made = state.asker.command(Verb::FacesCreate, parameters).await?;
-    match state.asker.ask(Question::Face(made.face_id.unwrap_or(0))).await? {
-        Answer::Face(Some(face)) => Ok((StatusCode::CREATED, Json(*face))),
-        _ => Err(Refused::new(504, "the face went away as soon as it was there")),
+    let created = state.router.command(Verb::FacesCreate, parameters).await?;
+    match state.router.query(RouterQuery::Face(created.face_id.unwrap_or(0))).await? {
+        QueryReply::Face(Some(face)) => Ok((StatusCode::CREATED, Json(*face))),
+        _ => Err(ApiError::new(504, "the face was closed right after it was created")),
     }
 }
 
-/// End a face
+/// Close a face
 ///
-/// Its routes go with it.
+/// Its routes are removed.
 #[utoipa::path(
     delete, path = "/v1/faces/{id}", tag = "faces", operation_id = "destroy_face",
     params(("id" = u64, Path, description = "The face's id", minimum = 1)),
     responses(
-        (status = 204), (status = 403, body = Problem, description = "The router's own faces stay"),
+        (status = 204), (status = 403, body = Problem, description = "The router's own faces can't be closed"),
         (status = 404, body = Problem, description = "There is no such face")
     )
 )]
-pub async fn destroy(Shared(state): Shared<State>, Segment(id): Segment<u64>) -> Result<StatusCode, Refused> {
+pub async fn destroy(
+    Shared(state): Shared<State>,
+    Segment(id): Segment<u64>,
+) -> Result<StatusCode, ApiError> {
     let id = within("the face's id", id, 1..=u64::MAX)?;
     let parameters = ControlParameters { face_id: Some(id), ..ControlParameters::default() };
-    state.asker.command(Verb::FacesDestroy, parameters).await?;
+    state.router.command(Verb::FacesDestroy, parameters).await?;
     Ok(StatusCode::NO_CONTENT)
 }

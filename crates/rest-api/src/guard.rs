@@ -1,13 +1,14 @@
-//! What stands before every request: which listener may do what (decision 0048).
+//! Access control for every request: what each listener may be used for (decision 0048).
 //!
-//! * The unix socket: its file's rights decide.
-//! * `control.listen`: everything with the token; without a configured token only [`OPEN_PATHS`].
-//! * `control.metrics_listen`: only [`OPEN_PATHS`], which tell and never change anything.
+//! * The Unix socket: its file permissions decide.
+//! * `control.listen`: everything with the token. If no token is configured, only [`OPEN_PATHS`].
+//! * `control.metrics_listen`: only [`OPEN_PATHS`], which report and never change anything.
 //!
-//! A browser lets web pages send requests to this machine. Such a request shows by `Origin`, or by a `Host` that is a name of the page's
-//! owner; both are refused, but for the `Host` of a request with the token, which no page knows.
+//! A browser lets web pages send requests to this machine. Such a request has an `Origin`, or a
+//! `Host` that is a name chosen by the page's owner. Both are refused. The `Host` is not checked if
+//! the request has the token, which no web page knows.
 
-use crate::asker::Refused;
+use crate::api_error::ApiError;
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
@@ -18,111 +19,123 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::time::timeout;
 
-/// A request is read and its answer begun within this time.
-const REQUEST_MAX: Duration = Duration::from_secs(30);
-/// Paths that need no token where none is configured: for monitoring.
+/// Time to read a request and start its response.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Paths without a token if none is configured: for monitoring.
 pub const OPEN_PATHS: [&str; 3] = ["/metrics", "/healthz", "/readyz"];
 
-/// What a listener is for.
+/// Rules of a listener.
 #[derive(Clone, Debug, Default)]
 pub enum Rules {
-    /// The unix socket.
+    /// The Unix socket.
     #[default]
     Unix,
-    /// `control.listen`, with the token if there is one.
+    /// `control.listen`, with the token if one is configured.
     Control(Option<Arc<str>>),
     /// `control.metrics_listen`.
     Metrics {
-        /// Only this machine reaches it, so `Host` is an address or localhost. Others use names of their own.
+        /// Only this machine can connect, so `Host` must be an address or localhost. Other machines
+        /// use names.
         loopback: bool,
     },
 }
 
-/// Lets a request through, or answers it.
+/// Passes a request on, or answers it with an error.
 pub async fn guard(State(rules): State<Rules>, request: Request, next: Next) -> Response {
     if let Err(refused) = rules.check(request.uri(), request.headers()) {
         return refused.into_response();
     }
-    match timeout(REQUEST_MAX, next.run(request)).await {
+    match timeout(REQUEST_TIMEOUT, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => Refused::new(408, "the request took too long").into_response(),
+        Err(_) => ApiError::new(408, "the request took too long").into_response(),
     }
 }
 
 impl Rules {
-    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
-        // "A server MUST respond with 400 to any request message that contains more than one Host." (RFC 9112, 3.2)
-        let host = single(headers, header::HOST)?.map(HeaderValue::to_str).transpose();
-        let host = host.map_err(|_| Refused::new(400, "Host is not ASCII"))?;
-        // "When an absolute-form is received, the server MUST ignore the Host header." (RFC 9112, 3.2.2)
+    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+        // "A server MUST respond with 400 to any request message that contains more than one Host."
+        // (RFC 9112, 3.2)
+        let host = single_value(headers, header::HOST)?.map(HeaderValue::to_str).transpose();
+        let host = host.map_err(|_| ApiError::new(400, "Host is not ASCII"))?;
+        // "When an absolute-form is received, the server MUST ignore the Host header." (RFC 9112,
+        // 3.2.2)
         let host = uri.authority().map(Authority::as_str).or(host).unwrap_or("");
         let token = match self {
             Rules::Unix => return Ok(()),
             Rules::Control(token) => token.as_deref(),
             Rules::Metrics { .. } => None,
         };
-        let shown = single(headers, header::AUTHORIZATION)?.and_then(bearer);
-        let knows_token = token.zip(shown).is_some_and(|(token, shown)| same(shown, token.as_bytes()));
-        check_origin(single(headers, header::ORIGIN)?, host)?;
-        let any_host = matches!(self, Rules::Metrics { loopback: false });
-        if !knows_token && !any_host && !Target::parse(host, None).is_some_and(|target| target.is_own()) {
-            return Err(Refused::new(
+        let shown_token = single_value(headers, header::AUTHORIZATION)?.and_then(bearer);
+        let has_token = token
+            .zip(shown_token)
+            .is_some_and(|(token, shown)| constant_time_eq(shown, token.as_bytes()));
+        check_origin(single_value(headers, header::ORIGIN)?, host)?;
+        let accepts_any_host = matches!(self, Rules::Metrics { loopback: false });
+        if !has_token
+            && !accepts_any_host
+            && !Target::parse(host, None).is_some_and(|target| target.is_local_name())
+        {
+            return Err(ApiError::new(
                 403,
-                format!("Host is {host:?}: use an address or localhost, or show the token"),
+                format!("Host is {host:?}: use an address or localhost, or send the token"),
             ));
         }
         match self {
-            _ if knows_token => Ok(()),
+            _ if has_token => Ok(()),
             Rules::Metrics { .. } if OPEN_PATHS.contains(&uri.path()) => Ok(()),
-            Rules::Metrics { .. } => Err(Refused::new(
+            Rules::Metrics { .. } => Err(ApiError::new(
                 404,
-                "this listener is for monitoring: /metrics, /healthz, /readyz; commands take control.listen or the unix socket",
+                "this listener is for monitoring: /metrics, /healthz, /readyz; send commands to \
+                 control.listen or the unix socket",
             )),
             Rules::Control(None) if OPEN_PATHS.contains(&uri.path()) => Ok(()),
-            Rules::Control(None) => Err(Refused::new(
+            Rules::Control(None) => Err(ApiError::new(
                 401,
-                "no command by TCP without a token: set control.token_file, or use the unix socket; without, this listener serves /metrics, /healthz and /readyz",
+                "commands over TCP need a token: set control.token_file, or use the unix socket; \
+                 without a token this listener serves /metrics, /healthz and /readyz",
             )),
-            _ => Err(Refused::new(
+            _ => Err(ApiError::new(
                 401,
-                "the token of control.token_file is needed: Authorization: Bearer …, or --token-file of nw",
+                "the token in control.token_file is required: Authorization: Bearer …, or \
+                 --token-file of nw",
             )),
         }
     }
 }
 
-/// The only value of a header. Two contradict each other.
-fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&HeaderValue>, Refused> {
+/// Returns the only value of a header. Two values are an error, as they contradict each other.
+fn single_value(headers: &HeaderMap, name: HeaderName) -> Result<Option<&HeaderValue>, ApiError> {
     let mut values = headers.get_all(&name).iter();
     let value = values.next();
     match values.next() {
         None => Ok(value),
-        Some(_) => Err(Refused::new(400, format!("the header {name} stands twice"))),
+        Some(_) => Err(ApiError::new(400, format!("the header {name} occurs twice"))),
     }
 }
 
-/// The token of `Authorization: Bearer TOKEN`. Names of schemes have no case (RFC 9110, 11.1).
+/// Returns the token of `Authorization: Bearer TOKEN`. Scheme names are case-insensitive (RFC 9110,
+/// 11.1).
 fn bearer(value: &HeaderValue) -> Option<&[u8]> {
     let value = value.as_bytes();
     let (scheme, token) = value.split_at(value.iter().position(|byte| *byte == b' ')?);
     scheme.eq_ignore_ascii_case(b"bearer").then(|| token.trim_ascii())
 }
 
-/// Refuses pages but those of the very address the request goes to.
-fn check_origin(origin: Option<&HeaderValue>, host: &str) -> Result<(), Refused> {
+/// Refuses requests of web pages, except pages from the address that the request is sent to.
+fn check_origin(origin: Option<&HeaderValue>, host: &str) -> Result<(), ApiError> {
     let Some(origin) = origin else { return Ok(()) };
     let parsed = origin.to_str().ok().and_then(|origin| {
         let (scheme, authority) = origin.split_once("://")?;
-        // The server speaks plain HTTP: a page by https came from elsewhere.
+        // The server speaks plain HTTP, so an https page is from another server.
         scheme.eq_ignore_ascii_case("http").then(|| Target::parse(authority, Some(80))).flatten()
     });
     if parsed.is_some() && parsed == Target::parse(host, Some(80)) {
         return Ok(());
     }
-    Err(Refused::new(403, "web pages of others may not send requests to this program"))
+    Err(ApiError::new(403, "web pages of other sites may not send requests to this program"))
 }
 
-/// A host and port, in one form for all that mean the same.
+/// A host and port, normalised for comparison.
 #[derive(Debug, PartialEq, Eq)]
 struct Target {
     host: String,
@@ -130,23 +143,23 @@ struct Target {
 }
 
 impl Target {
-    /// From `host[:port]`. `None` if it is no such thing.
+    /// Parses `host[:port]`. `None` if it is malformed.
     fn parse(text: &str, port_default: Option<u16>) -> Option<Self> {
         let (host, port) = match text.strip_prefix('[') {
             Some(inner) => {
-                let (host, rest) = inner.split_once(']')?;
+                let (host, suffix) = inner.split_once(']')?;
                 let host = host.parse::<std::net::Ipv6Addr>().ok()?.to_string();
-                (host, if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) })
+                (host, if suffix.is_empty() { None } else { Some(suffix.strip_prefix(':')?) })
             }
             None => match text.split_once(':') {
                 Some((host, port)) => (host.to_ascii_lowercase(), Some(port)),
                 None => (text.to_ascii_lowercase(), None),
             },
         };
-        // A period at the end marks a whole name, and changes nothing.
+        // A final period marks a fully qualified name and changes nothing.
         let host = host.strip_suffix('.').map(str::to_owned).unwrap_or(host);
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_~%".contains(&byte);
-        if host.is_empty() || !host.bytes().all(is_plain) {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_~%".contains(&byte);
+        if host.is_empty() || !host.bytes().all(is_allowed) {
             return None;
         }
         // "Host: localhost:" has an empty port, which is the default one (RFC 3986, 3.2.3).
@@ -157,15 +170,16 @@ impl Target {
         Some(Target { host, port })
     }
 
-    /// An address, or localhost: another name could be one that a web page's owner points here.
-    fn is_own(&self) -> bool {
+    /// Returns whether the host is an address or localhost. The owner of a web page could point any
+    /// other name to this machine.
+    fn is_local_name(&self) -> bool {
         self.host == "localhost" || self.host.parse::<IpAddr>().is_ok()
     }
 }
 
-/// Compares in a time that does not tell where the difference is.
-fn same(one: &[u8], other: &[u8]) -> bool {
-    one.len() == other.len() && one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b)) == 0
+/// Compares in constant time, so that the time does not reveal where the difference is.
+fn constant_time_eq(left: &[u8], right: &[u8]) -> bool {
+    left.len() == right.len() && left.iter().zip(right).fold(0, |diff, (a, b)| diff | (a ^ b)) == 0
 }
 
 #[cfg(test)]
@@ -184,7 +198,7 @@ mod tests {
         code_for(rules, "/metrics", headers)
     }
 
-    const OWN: [&str; 12] = [
+    const LOCAL_HOSTS: [&str; 12] = [
         "localhost",
         "LocalHost:6380",
         "localhost.",
@@ -198,7 +212,7 @@ mod tests {
         "192.0.2.1:80",
         "[::ffff:127.0.0.1]",
     ];
-    const FOREIGN: [&str; 13] = [
+    const FOREIGN_HOSTS: [&str; 13] = [
         "evil.example",
         "evil.example:6380",
         "",
@@ -215,33 +229,33 @@ mod tests {
     ];
 
     #[test]
-    fn host_without_token_is_an_address_or_localhost() {
+    fn host_without_token_must_be_address_or_localhost() {
         for rules in [Rules::Control(None), Rules::Metrics { loopback: true }] {
-            for host in OWN {
+            for host in LOCAL_HOSTS {
                 assert_eq!(code(&rules, &[(header::HOST, host)]), 200, "{host}");
                 let twice = [(header::HOST, host), (header::HOST, host)];
                 assert_eq!(code(&rules, &twice), 400, "{host}");
             }
-            for host in FOREIGN {
+            for host in FOREIGN_HOSTS {
                 assert_eq!(code(&rules, &[(header::HOST, host)]), 403, "{host}");
             }
             assert_eq!(code(&rules, &[]), 403);
-            // An absolute target counts, not Host.
+            // The authority of an absolute target counts, not Host.
             let host = [(header::HOST, "localhost")];
             assert_eq!(code_for(&rules, "http://evil.example/metrics", &host), 403);
             let host = [(header::HOST, "evil.example")];
             assert_eq!(code_for(&rules, "HTTP://LOCALHOST:6380/metrics", &host), 200);
             assert_eq!(code_for(&rules, "http://[::1]/metrics", &host), 200);
         }
-        let elsewhere = Rules::Metrics { loopback: false };
-        assert_eq!(code(&elsewhere, &[(header::HOST, "router1.example:6380")]), 200);
-        assert_eq!(code(&Rules::Unix, &[]), 200, "the unix socket's rights are the file's");
+        let remote = Rules::Metrics { loopback: false };
+        assert_eq!(code(&remote, &[(header::HOST, "router1.example:6380")]), 200);
+        assert_eq!(code(&Rules::Unix, &[]), 200, "the file's permissions protect the unix socket");
         let twice = [(header::HOST, "a"), (header::HOST, "b")];
         assert_eq!(code(&Rules::Unix, &twice), 400);
     }
 
     #[test]
-    fn origin_is_the_requested_address_or_refused() {
+    fn origin_must_be_requested_address() {
         let rules = Rules::Control(None);
         for (host, origin, expected) in [
             ("localhost:6380", "http://localhost:6380", 200),
@@ -265,30 +279,38 @@ mod tests {
     }
 
     #[test]
-    fn token_opens_everything_and_nothing_else_does() {
+    fn token_correct_opens_every_path() {
         let rules = Rules::Control(Some("secret".into()));
         let host = (header::HOST, "localhost");
-        let with = |value| [host.clone(), (header::AUTHORIZATION, value)];
+        let with_authorization = |value| [host.clone(), (header::AUTHORIZATION, value)];
         assert_eq!(code(&rules, std::slice::from_ref(&host)), 401);
-        for wrong in ["Bearer secreT", "secret", "Bearer", "Bearer ", "Basic secret", "Bearer secret secret"]
+        for wrong in
+            ["Bearer secreT", "secret", "Bearer", "Bearer ", "Basic secret", "Bearer secret secret"]
         {
-            assert_eq!(code(&rules, &with(wrong)), 401, "{wrong}");
+            assert_eq!(code(&rules, &with_authorization(wrong)), 401, "{wrong}");
         }
         for right in ["Bearer secret", "bearer secret", "BEARER  secret "] {
-            assert_eq!(code(&rules, &with(right)), 200, "{right}");
-            assert_eq!(code_for(&rules, "/v1/faces", &with(right)), 200, "{right}");
+            assert_eq!(code(&rules, &with_authorization(right)), 200, "{right}");
+            assert_eq!(code_for(&rules, "/v1/faces", &with_authorization(right)), 200, "{right}");
             let named = [(header::HOST, "router1.example:6380"), (header::AUTHORIZATION, right)];
-            assert_eq!(code(&rules, &named), 200, "a token is no page's");
+            assert_eq!(code(&rules, &named), 200, "a web page does not know the token");
         }
-        let twice =
-            [host.clone(), (header::AUTHORIZATION, "Bearer secret"), (header::AUTHORIZATION, "Bearer x")];
+        let twice = [
+            host.clone(),
+            (header::AUTHORIZATION, "Bearer secret"),
+            (header::AUTHORIZATION, "Bearer x"),
+        ];
         assert_eq!(code(&rules, &twice), 400);
-        let page = [host, (header::AUTHORIZATION, "Bearer secret"), (header::ORIGIN, "http://evil.example")];
+        let page = [
+            host,
+            (header::AUTHORIZATION, "Bearer secret"),
+            (header::ORIGIN, "http://evil.example"),
+        ];
         assert_eq!(code(&rules, &page), 403);
     }
 
     #[test]
-    fn without_a_token_only_monitoring_is_open() {
+    fn token_missing_opens_monitoring_only() {
         let host = [(header::HOST, "localhost")];
         for path in OPEN_PATHS {
             assert_eq!(code_for(&Rules::Control(None), path, &host), 200);

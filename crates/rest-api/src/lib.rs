@@ -1,11 +1,12 @@
-//! REST with OpenAPI, and metrics, beside a running router.
+//! REST with OpenAPI, and metrics, of a running router.
 //!
-//! Layer 5 (hosts): knows HTTP and [`nw_router::Handle`], refuses to know tables and faces.
+//! Layer 5 (hosts): depends on HTTP and [`nw_router::Handle`], not on tables and faces.
 
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
 
-mod asker;
+mod api_error;
+mod content_store;
 mod dataset;
 mod document;
 mod extract;
@@ -15,14 +16,14 @@ mod listen;
 mod logs;
 mod metrics;
 mod openapi;
+mod router_client;
 mod routes;
 mod status;
-mod store;
 mod stream;
 mod tap;
 mod trace;
 
-pub use asker::Refused;
+pub use api_error::ApiError;
 pub use document::complete as complete_document;
 pub use extract::{Body, Query, Segment, read_body};
 pub use listen::{ServeError, Server, serve, serve_paths};
@@ -30,13 +31,14 @@ pub use logs::LogSwitch;
 pub use metrics::{Snapshot, encode as encode_metrics};
 pub use openapi::{document, finish, router};
 
-use asker::Asker;
+use router_client::RouterClient;
 use std::sync::Arc;
 
-/// What every request may use.
+/// State that every request handler may use.
 #[derive(Clone)]
 pub struct State {
-    pub(crate) asker: Asker,
+    pub(crate) router: RouterClient,
     pub(crate) logs: Arc<dyn LogSwitch>,
+    /// `/metrics` has a series per face.
     pub(crate) face_metrics: bool,
 }

@@ -1,13 +1,14 @@
-//! Sockets, connections and their bounds. One thread with its own runtime: whatever happens here, packets are forwarded elsewhere.
+//! The HTTP server: sockets, connections and their bounds. It runs in one thread with its own
+//! runtime, so it never delays packets.
 //!
-//! * At most `control.connections` connections at one time by the unix socket, as many by `control.listen` and as many by
-//!   `control.metrics_listen`; others wait in the kernel.
-//! * One request a connection; its head within 5 s and 16 KiB, its body within 30 s and 64 KiB.
-//! * A client that takes nothing of an answer for 10 s is cut off.
+//! * Bounds on connections: `control.connections` on the Unix socket, as many on `control.listen`
+//!   and as many on `control.metrics_listen`. Others wait in the kernel.
+//! * One request per connection: its head within 5 s and 16 KiB, its body within 30 s and 64 KiB.
+//! * A client that reads nothing of a response for 10 s is disconnected.
 
-use crate::asker::Asker;
 use crate::guard::{Rules, guard};
 use crate::logs::LogSwitch;
+use crate::router_client::RouterClient;
 use crate::{State, openapi};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -35,57 +36,58 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, Sleep, sleep};
 
-const HEAD_MAX: Duration = Duration::from_secs(5);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 const HEAD_BYTES_MAX: usize = 16 * 1024;
-const STALLED_MAX: Duration = Duration::from_secs(10);
-/// At the end, answers that are under way have this long: the one to the command that ends the program is among them.
-const LAST_ANSWERS_MAX: Duration = Duration::from_millis(300);
-/// After an accept that failed: descriptors may be used up.
+const STALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// At the end, responses in progress get this long, such as the one to the command that stops the
+/// program.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
+/// Pause after a failed accept: file descriptors may be exhausted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// Why the control server can't start.
+/// Errors of [`serve`].
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// A socket.
-    #[error("can't listen on {place}: {error}")]
+    /// A socket can't be opened.
+    #[error("can't listen on {address}: {error}")]
     Listen {
-        /// Where.
-        place: String,
-        /// Why.
+        /// Path or address of the socket.
+        address: String,
+        /// Error of the operating system.
         error: io::Error,
     },
-    /// There is something that is no socket.
-    #[error("{} is there already and is no socket", .0.display())]
+    /// The path exists and is not a socket.
+    #[error("{} exists already and is not a socket", .0.display())]
     NotASocket(PathBuf),
-    /// Another router listens there.
+    /// Another router listens on the path.
     #[error("{} is in use: another router is running", .0.display())]
     InUse(PathBuf),
-    /// The token.
-    #[error("can't read control.token_file {}: {why}", path.display())]
+    /// The token can't be read.
+    #[error("can't read control.token_file {}: {reason}", path.display())]
     Token {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
-        why: String,
+        /// What is wrong with it.
+        reason: String,
     },
-    /// A thread.
+    /// The thread can't be started.
     #[error("can't start the control thread: {0}")]
     Thread(io::Error),
 }
 
-/// A running server; ends when it is let go.
+/// A running server. Stops when dropped.
 #[derive(Debug)]
 pub struct Server {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     path: Option<PathBuf>,
-    places: Vec<String>,
+    addresses: Vec<String>,
 }
 
 impl Server {
-    /// Where it listens: a path, or addresses with the ports they got.
-    pub fn places(&self) -> &[String] {
-        &self.places
+    /// Returns the path and the addresses on which it listens, with the ports chosen by the system.
+    pub fn addresses(&self) -> &[String] {
+        &self.addresses
     }
 }
 
@@ -101,10 +103,11 @@ impl Drop for Server {
     }
 }
 
-/// Opens the sockets and serves a router's REST there in a thread. `path` is the unix socket's, if there is to be one; `inherited` one that systemd opened.
+/// Opens the sockets and serves a router's REST interface in a thread. `path` is the path of the
+/// Unix socket, if there is to be one; `inherited` is one that systemd has opened.
 ///
 /// # Errors
-/// What can't be had.
+/// If a socket, the token file or the thread can't be had.
 pub fn serve(
     config: &Control,
     path: Option<&Path>,
@@ -112,25 +115,21 @@ pub fn serve(
     handle: Handle,
     logs: Arc<dyn LogSwitch>,
 ) -> Result<Server, ServeError> {
-    let state = State { asker: Asker::new(handle), logs, face_metrics: config.face_metrics };
+    let state =
+        State { router: RouterClient::new(handle), logs, face_metrics: config.face_metrics };
     serve_paths(config, path, inherited, openapi::router(state))
 }
 
-/// As [`serve`], for whatever paths there are: the same bounds, and the same rules for who may ask.
+/// Serves any paths, with the same bounds and access control as [`serve`].
 ///
 /// # Errors
-/// What can't be had.
+/// As [`serve`].
 pub fn serve_paths(
     config: &Control,
     path: Option<&Path>,
     inherited: Option<UnixListener>,
     router: Router,
 ) -> Result<Server, ServeError> {
-    let mut places = Vec::new();
-    let failed = |place: &dyn core::fmt::Display| {
-        let place = place.to_string();
-        move |error| ServeError::Listen { place, error }
-    };
     let token = config.token_file.as_deref().map(read_token).transpose()?;
     let own_path = path.filter(|_| inherited.is_none());
     let unix = match (inherited, path) {
@@ -138,59 +137,86 @@ pub fn serve_paths(
         (None, Some(path)) => Some(bind_unix(path, config.mode.0)?),
         (None, None) => None,
     };
+    let mut addresses = Vec::new();
     if let Some(socket) = &unix {
-        socket.set_nonblocking(true).map_err(failed(&"the control socket"))?;
-        places.extend(path.map(|path| path.display().to_string()));
+        socket.set_nonblocking(true).map_err(listen_error(&"the control socket"))?;
+        addresses.extend(path.map(|path| path.display().to_string()));
     }
-    let token = token.as_ref();
-    let mut tcp = Vec::new();
+    let tcp = bind_tcp(config, token.as_ref(), &mut addresses)?;
+    let connections = config.connections as usize;
+    let (stop, stopped) = oneshot::channel();
+    let thread = std::thread::Builder::new()
+        .name("control".into())
+        .spawn(move || run(unix, tcp, &router, connections, stopped))
+        .map_err(ServeError::Thread)?;
+    Ok(Server {
+        stop: Some(stop),
+        thread: Some(thread),
+        path: own_path.map(Path::to_owned),
+        addresses,
+    })
+}
+
+fn listen_error(address: &dyn core::fmt::Display) -> impl Fn(io::Error) -> ServeError + use<> {
+    let address = address.to_string();
+    move |error| ServeError::Listen { address: address.clone(), error }
+}
+
+/// Opens the TCP listeners, and appends their addresses.
+fn bind_tcp(
+    config: &Control,
+    token: Option<&Arc<str>>,
+    addresses: &mut Vec<String>,
+) -> Result<Vec<(std::net::TcpListener, Rules)>, ServeError> {
     let control = config.listen.iter().map(|address| (address, Rules::Control(token.cloned())));
     let metrics = config.metrics_listen.iter();
-    let metrics = metrics.map(|address| (address, Rules::Metrics { loopback: address.ip().is_loopback() }));
+    let metrics =
+        metrics.map(|address| (address, Rules::Metrics { loopback: address.ip().is_loopback() }));
+    let mut listeners = Vec::new();
     for (address, rules) in control.chain(metrics) {
         let bind = |address: &SocketAddr| {
             let socket = std::net::TcpListener::bind(address)?;
             socket.set_nonblocking(true)?;
             Ok((socket.local_addr()?, socket))
         };
-        let (local, socket) = bind(address).map_err(failed(address))?;
+        let (local, socket) = bind(address).map_err(listen_error(address))?;
         if matches!(rules, Rules::Control(None)) {
             tracing::warn!(
-                "control.listen {local} serves /metrics, /healthz and /readyz only, as there is no control.token_file; \
-                 control.metrics_listen says the same without this line"
+                "control.listen {local} serves /metrics, /healthz and /readyz only, as there is no \
+                 control.token_file; control.metrics_listen serves the same without this warning"
             );
         }
-        places.push(local.to_string());
-        tcp.push((socket, rules));
+        addresses.push(local.to_string());
+        listeners.push((socket, rules));
     }
-    let connections = config.connections as usize;
-    let (stop, stopped) = oneshot::channel();
-    let thread = std::thread::Builder::new().name("control".into()).spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = match runtime {
-            Ok(runtime) => runtime,
-            Err(error) => return tracing::error!(%error, "the control server can't run"),
-        };
-        runtime.block_on(async move {
-            let served = Arc::new(AtomicUsize::new(0));
-            if let Err(error) = listen(unix, tcp, &router, connections, &served) {
-                return tracing::error!(%error, "the control server can't run");
-            }
-            let _ = stopped.await;
-            let end = Instant::now() + LAST_ANSWERS_MAX;
-            while served.load(Relaxed) > 0 && Instant::now() < end {
-                sleep(Duration::from_millis(5)).await;
-            }
-        });
-        // Captures and slow readers are cut off: the program ends.
-        runtime.shutdown_background();
+    Ok(listeners)
+}
+
+/// Runs the server until `stopped` completes or its sender is dropped.
+fn run(
+    unix: Option<UnixListener>,
+    tcp: Vec<(std::net::TcpListener, Rules)>,
+    router: &Router,
+    connections: usize,
+    stopped: oneshot::Receiver<()>,
+) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return tracing::error!(%error, "the control server can't run"),
+    };
+    runtime.block_on(async move {
+        let open_connections = Arc::new(AtomicUsize::new(0));
+        if let Err(error) = listen(unix, tcp, router, connections, &open_connections) {
+            return tracing::error!(%error, "the control server can't run");
+        }
+        let _ = stopped.await;
+        let deadline = Instant::now() + DRAIN_TIMEOUT;
+        while open_connections.load(Relaxed) > 0 && Instant::now() < deadline {
+            sleep(Duration::from_millis(5)).await;
+        }
     });
-    Ok(Server {
-        stop: Some(stop),
-        thread: Some(thread.map_err(ServeError::Thread)?),
-        path: own_path.map(Path::to_owned),
-        places,
-    })
+    // Captures and slow clients are cut off: the program is stopping.
+    runtime.shutdown_background();
 }
 
 fn listen(
@@ -198,7 +224,7 @@ fn listen(
     tcp: Vec<(std::net::TcpListener, Rules)>,
     router: &Router,
     connections: usize,
-    served: &Arc<AtomicUsize>,
+    open_connections: &Arc<AtomicUsize>,
 ) -> io::Result<()> {
     if let Some(socket) = unix {
         let socket = tokio::net::UnixListener::from_std(socket)?;
@@ -206,19 +232,23 @@ fn listen(
         tokio::spawn(accept(
             router,
             Arc::new(Semaphore::new(connections)),
-            Arc::clone(served),
+            Arc::clone(open_connections),
             move |context| socket.poll_accept(context).map_ok(|(stream, _)| stream),
         ));
     }
-    // Readers of metrics can't take the connections that commands need.
-    let (control, metrics) = (Arc::new(Semaphore::new(connections)), Arc::new(Semaphore::new(connections)));
+    // Separate limits, so that monitoring can't use up the connections for commands.
+    let (control, metrics) =
+        (Arc::new(Semaphore::new(connections)), Arc::new(Semaphore::new(connections)));
     for (socket, rules) in tcp {
         let socket = tokio::net::TcpListener::from_std(socket)?;
         let permits = if matches!(rules, Rules::Metrics { .. }) { &metrics } else { &control };
         let router = router.clone().layer(from_fn_with_state(rules, guard));
-        tokio::spawn(accept(router, Arc::clone(permits), Arc::clone(served), move |context| {
-            socket.poll_accept(context).map_ok(|(stream, _)| stream)
-        }));
+        tokio::spawn(accept(
+            router,
+            Arc::clone(permits),
+            Arc::clone(open_connections),
+            move |context| socket.poll_accept(context).map_ok(|(stream, _)| stream),
+        ));
     }
     Ok(())
 }
@@ -226,28 +256,28 @@ fn listen(
 async fn accept<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     router: Router,
     permits: Arc<Semaphore>,
-    served: Arc<AtomicUsize>,
+    open_connections: Arc<AtomicUsize>,
     poll: impl Fn(&mut Context<'_>) -> Poll<io::Result<S>>,
 ) {
     loop {
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         match core::future::poll_fn(&poll).await {
             Ok(stream) => {
-                let (router, served) = (router.clone(), Arc::clone(&served));
-                served.fetch_add(1, Relaxed);
+                let (router, open_connections) = (router.clone(), Arc::clone(&open_connections));
+                open_connections.fetch_add(1, Relaxed);
                 tokio::spawn(async move {
-                    let io = TokioIo::new(Patient { stream, stalled: None });
-                    let ended = http1::Builder::new()
+                    let io = TokioIo::new(StallTimeout { stream, stall_timer: None });
+                    let result = http1::Builder::new()
                         .timer(TokioTimer::new())
-                        .header_read_timeout(HEAD_MAX)
+                        .header_read_timeout(HEAD_TIMEOUT)
                         .max_buf_size(HEAD_BYTES_MAX)
                         .keep_alive(false)
                         .serve_connection(io, TowerToHyperService::new(router))
                         .await;
-                    if let Err(error) = ended {
-                        tracing::debug!(%error, "a control connection ended early");
+                    if let Err(error) = result {
+                        tracing::debug!(%error, "a control connection ended with an error");
                     }
-                    served.fetch_sub(1, Relaxed);
+                    open_connections.fetch_sub(1, Relaxed);
                     drop(permit);
                 });
             }
@@ -259,25 +289,29 @@ async fn accept<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
 }
 
-/// A stream whose peer may not stall what is written.
-struct Patient<S> {
+/// A stream that fails if its peer reads nothing for [`STALL_TIMEOUT`].
+struct StallTimeout<S> {
     stream: S,
-    stalled: Option<Pin<Box<Sleep>>>,
+    stall_timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patient<S> {
-    fn judge<T>(&mut self, context: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if done.is_ready() {
-            self.stalled = None;
-            return done;
+impl<S> StallTimeout<S> {
+    fn check_stall<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        result: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if result.is_ready() {
+            self.stall_timer = None;
+            return result;
         }
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(STALLED_MAX)));
-        ready!(stalled.as_mut().poll(context));
+        let timer = self.stall_timer.get_or_insert_with(|| Box::pin(sleep(STALL_TIMEOUT)));
+        ready!(timer.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for StallTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -287,45 +321,48 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for StallTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let done = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(context, done)
+        let result = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.check_stall(context, result)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let done = Pin::new(&mut self.stream).poll_flush(context);
-        self.judge(context, done)
+        let result = Pin::new(&mut self.stream).poll_flush(context);
+        self.check_stall(context, result)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let done = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.judge(context, done)
+        let result = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.check_stall(context, result)
     }
 }
 
 fn read_token(path: &Path) -> Result<Arc<str>, ServeError> {
     let token = nw_api::config::file::read_token(path);
-    token.map(Into::into).map_err(|error| ServeError::Token { path: error.path, why: error.why })
+    token
+        .map(Into::into)
+        .map_err(|error| ServeError::Token { path: error.path, reason: error.reason })
 }
 
-/// A unix socket that has its access rights from the moment it is there; takes the place of one that nobody listens on any more.
+/// Creates a Unix socket with its permissions from the first moment. Replaces a socket file without
+/// a listener.
 fn bind_unix(path: &Path, mode: u32) -> Result<UnixListener, ServeError> {
-    let failed = |error: io::Error| ServeError::Listen { place: path.display().to_string(), error };
+    let failed = listen_error(&path.display());
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(failed)?;
+        fs::create_dir_all(folder).map_err(&failed)?;
     }
-    if let Ok(there) = fs::symlink_metadata(path) {
-        if !there.file_type().is_socket() {
+    if let Ok(metadata) = fs::symlink_metadata(path) {
+        if !metadata.file_type().is_socket() {
             return Err(ServeError::NotASocket(path.to_owned()));
         }
         match UnixStream::connect(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                fs::remove_file(path).map_err(failed)?;
+                fs::remove_file(path).map_err(&failed)?;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Ok(_) => return Err(ServeError::InUse(path.to_owned())),
@@ -334,13 +371,15 @@ fn bind_unix(path: &Path, mode: u32) -> Result<UnixListener, ServeError> {
     }
     let bind = || {
         let flags = SocketFlags::CLOEXEC;
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        // Linux gives the file the rights of the socket, so nobody gets in between bind and chmod.
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        // Linux gives the file the permissions of the socket, so there is no gap between bind and
+        // chmod.
         rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode))?;
         rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         rustix::net::listen(&socket, 128)?;
         Ok(UnixListener::from(socket))
     };
-    bind().map_err(failed)
+    bind().map_err(&failed)
 }

@@ -1,7 +1,8 @@
-//! `/metrics`: Prometheus' text format, version 0.0.4. What there is and what it is called stands in [`METRICS`], nowhere else.
+//! `/metrics`: Prometheus text format, version 0.0.4. [`METRICS`] is the only list of metrics and
+//! their names.
 
 use crate::State;
-use crate::asker::Refused;
+use crate::api_error::ApiError;
 use crate::dataset::LIST_MAX;
 use axum::extract::State as Shared;
 use axum::http::header;
@@ -11,35 +12,36 @@ use nw_api::counters::{METRICS, Metric, MetricKind, is_done};
 use nw_api::management::{DropCount, FaceStatus};
 use nw_api::rest::RouterStatus;
 
-/// What metrics are made of.
+/// Values from which the metrics are computed.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// The router as a whole.
+    /// Status and counters of the router.
     pub status: RouterStatus,
-    /// All counters of packets that ended here, zeros too: a series that appears with its first packet has no rate then.
+    /// All packet counters by reason, including zeros: a series that first appears with a packet
+    /// has no rate.
     pub drops: Vec<DropCount>,
-    /// Faces, where metrics of each are wanted.
+    /// Faces, if metrics per face are enabled.
     pub faces: Vec<FaceStatus>,
 }
 
-/// Everything that is counted
+/// Show all metrics
 #[utoipa::path(
     get, path = "/metrics", tag = "metrics", operation_id = "show_metrics",
     responses((status = 200, content_type = "text/plain", body = String, description = "Prometheus' text format"))
 )]
-pub async fn show(Shared(state): Shared<State>) -> Result<impl IntoResponse, Refused> {
+pub async fn show(Shared(state): Shared<State>) -> Result<impl IntoResponse, ApiError> {
     let snapshot = Snapshot {
-        status: state.asker.status().await?,
-        drops: state.asker.drops(true).await?,
+        status: state.router.status().await?,
+        drops: state.router.drops(true).await?,
         faces: match state.face_metrics {
-            true => state.asker.faces(None, LIST_MAX).await?,
+            true => state.router.faces(None, LIST_MAX).await?,
             false => Vec::new(),
         },
     };
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], encode(&snapshot)))
 }
 
-/// Writes every metric of the list.
+/// Encodes every metric of the list.
 pub fn encode(snapshot: &Snapshot) -> String {
     let mut text =
         Text { out: String::with_capacity(4096 + 512 * snapshot.faces.len()), metric: &METRICS[0] };
@@ -49,15 +51,19 @@ pub fn encode(snapshot: &Snapshot) -> String {
             MetricKind::Counter => "counter",
             MetricKind::Gauge => "gauge",
         };
-        let _ = writeln!(text.out, "# HELP {} {}\n# TYPE {} {kind}", metric.name, metric.help, metric.name);
-        samples(snapshot, &mut text);
+        let _ = writeln!(
+            text.out,
+            "# HELP {} {}\n# TYPE {} {kind}",
+            metric.name, metric.help, metric.name
+        );
+        write_samples(snapshot, &mut text);
     }
     text.out
 }
 
-fn samples(snapshot: &Snapshot, text: &mut Text) {
-    let (status, forwarder) = (&snapshot.status, &snapshot.status.forwarder);
-    let (cs, time) = (&status.content_store, &status.loop_time);
+/// Writes the samples of the current metric.
+fn write_samples(snapshot: &Snapshot, text: &mut Text) {
+    let forwarder = &snapshot.status.forwarder;
     match text.metric.name {
         "nw_face_packets_total" => {
             for face in &snapshot.faces {
@@ -89,6 +95,15 @@ fn samples(snapshot: &Snapshot, text: &mut Text) {
                 }
             }
         }
+        _ => write_router_samples(snapshot, text),
+    }
+}
+
+/// Writes the samples of all metrics other than packets by kind and counters per face.
+fn write_router_samples(snapshot: &Snapshot, text: &mut Text) {
+    let (status, forwarder) = (&snapshot.status, &snapshot.status.forwarder);
+    let (cs, time) = (&status.content_store, &status.loop_time);
+    match text.metric.name {
         "nw_bytes_total" => {
             text.sample(&[&"in"], status.in_bytes);
             text.sample(&[&"out"], status.out_bytes);
@@ -109,7 +124,7 @@ fn samples(snapshot: &Snapshot, text: &mut Text) {
                 text.sample(&[&shortage.pool], shortage.count);
             }
         }
-        // The dataset counts what the content store answered as satisfied, too; it never was pending.
+        // The dataset includes content store hits, which were never pending.
         "nw_interests_satisfied_total" => {
             text.sample(&[], forwarder.satisfied_interests.saturating_sub(cs.hits));
         }
@@ -134,18 +149,21 @@ fn samples(snapshot: &Snapshot, text: &mut Text) {
             status.shards.iter().for_each(|shard| text.sample(&[&shard.shard], shard.handed_over));
         }
         "nw_shard_busy_seconds_total" => {
-            status.shards.iter().for_each(|shard| text.sample(&[&shard.shard], Seconds(shard.busy_ns)));
+            status
+                .shards
+                .iter()
+                .for_each(|shard| text.sample(&[&shard.shard], Seconds(shard.busy_ns)));
         }
         "nw_start_time_seconds" => {
             text.sample(&[], Seconds(forwarder.start_timestamp.saturating_mul(1_000_000)))
         }
-        other => debug_assert!(false, "nobody says what {other} is"),
+        name => debug_assert!(false, "the metric {name} has no value"),
     }
 }
 
 const KINDS: [&str; 3] = ["interest", "data", "nack"];
 
-/// Nanoseconds, to be read as seconds without loss.
+/// Nanoseconds, formatted as seconds without loss.
 struct Seconds(u64);
 
 impl Display for Seconds {
@@ -160,12 +178,12 @@ struct Text {
 }
 
 impl Text {
-    /// One line; values of labels in the metric's order.
+    /// Writes one line. `labels` are the values of the metric's labels, in their order.
     fn sample(&mut self, labels: &[&dyn Display], value: impl Display) {
         debug_assert_eq!(labels.len(), self.metric.labels.len(), "{}", self.metric.name);
         self.out.push_str(self.metric.name);
-        for (at, (label, value)) in self.metric.labels.iter().zip(labels).enumerate() {
-            let _ = write!(self.out, "{}{label}=\"", if at == 0 { '{' } else { ',' });
+        for (index, (label, value)) in self.metric.labels.iter().zip(labels).enumerate() {
+            let _ = write!(self.out, "{}{label}=\"", if index == 0 { '{' } else { ',' });
             for c in value.to_string().chars() {
                 match c {
                     '\\' => self.out.push_str("\\\\"),
@@ -201,26 +219,36 @@ mod tests {
         let shard = |shard, packets| ShardStatus { shard, packets, ..ShardStatus::default() };
         status.shards = vec![shard(0, 5), shard(1, 6)];
         status.shortages = vec![PoolShortage { pool: "pending_interests".into(), count: 3 }];
-        let drops = drop_reasons().into_iter().map(|reason| DropCount { reason: reason.name, count: 1 });
+        let drops =
+            drop_reasons().into_iter().map(|reason| DropCount { reason: reason.name, count: 1 });
         Snapshot { status, drops: drops.collect(), faces: vec![face] }
     }
 
     #[test]
-    fn every_metric_of_the_list_has_a_value_and_its_labels() {
+    fn metrics_each_has_value_and_labels() {
         let text = encode(&snapshot());
         for metric in METRICS {
-            let lines: Vec<&str> =
-                text.lines().filter(|line| line.split(['{', ' ']).next() == Some(metric.name)).collect();
+            let lines: Vec<&str> = text
+                .lines()
+                .filter(|line| line.split(['{', ' ']).next() == Some(metric.name))
+                .collect();
             assert!(!lines.is_empty(), "{}", metric.name);
             for label in metric.labels {
-                assert!(lines.iter().all(|line| line.contains(&format!("{label}=\""))), "{}", metric.name);
+                assert!(
+                    lines.iter().all(|line| line.contains(&format!("{label}=\""))),
+                    "{}",
+                    metric.name
+                );
             }
             assert!(text.contains(&format!("# TYPE {} ", metric.name)));
         }
-        assert!(text.contains("nw_interests_satisfied_total 6\n"), "without what the store answered");
+        assert!(text.contains("nw_interests_satisfied_total 6\n"), "without content store hits");
         assert!(text.contains("nw_packets_done_total{reason=\"cache_hit\"} 1\n"));
         assert!(text.contains("nw_drops_total{reason=\"no_route\"} 1\n"));
-        assert!(!text.contains("nw_drops_total{reason=\"cache_hit\"}"), "a cache hit is no drop");
+        assert!(
+            !text.contains("nw_drops_total{reason=\"cache_hit\"}"),
+            "a cache hit is not a drop"
+        );
         assert!(text.contains("nw_loop_busy_seconds_total 1.000000005\n"));
         assert!(text.contains("nw_shard_packets_total{shard=\"1\"} 6\n"));
         assert!(text.contains(
@@ -229,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn no_series_comes_twice_and_faces_can_be_left_out() {
+    fn metrics_series_are_unique_and_faces_optional() {
         let text = encode(&snapshot());
         let series: Vec<&str> = text
             .lines()
@@ -243,36 +271,43 @@ mod tests {
         assert!(without.contains("nw_packets_total{direction=\"in\",kind=\"interest\"} 0\n"));
     }
 
-    /// Every query of the dashboard asks for metrics that exist, with labels that they have.
+    /// Every query of the dashboard uses existing metrics and labels.
     #[test]
-    fn the_dashboard_asks_for_what_there_is() {
+    fn dashboard_queries_use_existing_metrics_and_labels() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/grafana/namewire.json");
         let dashboard: serde_json::Value =
-            serde_json::from_str(&std::fs::read_to_string(path).expect("the dashboard")).expect("JSON");
+            serde_json::from_str(&std::fs::read_to_string(path).expect("the dashboard"))
+                .expect("JSON");
         let mut queries = Vec::new();
         collect(&dashboard, &mut queries);
         assert!(queries.len() >= 15, "{} queries", queries.len());
-        let mut asked = BTreeSet::new();
+        let mut used = BTreeSet::new();
         for query in &queries {
-            let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-            let names: Vec<&str> = words.filter(|word| word.starts_with("nw_")).collect();
-            assert!(!names.is_empty(), "{query} asks for nothing of ours");
+            let tokens = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let names: Vec<&str> = tokens.filter(|token| token.starts_with("nw_")).collect();
+            assert!(!names.is_empty(), "{query} uses no metric of the router");
             for name in names {
                 let metric = METRICS.iter().find(|metric| metric.name == name);
                 let metric = metric.unwrap_or_else(|| panic!("{query}: there is no {name}"));
-                for selector in query.match_indices(name).filter_map(|(at, _)| {
-                    query[at + name.len()..].strip_prefix('{')?.split_once('}').map(|(inside, _)| inside)
+                for selector in query.match_indices(name).filter_map(|(start, _)| {
+                    query[start + name.len()..]
+                        .strip_prefix('{')?
+                        .split_once('}')
+                        .map(|(inner, _)| inner)
                 }) {
-                    for label in selector.split(',').filter_map(|part| part.split(['=', '!']).next()) {
-                        let known = ["instance", "job"].contains(&label) || metric.labels.contains(&label);
-                        assert!(known, "{query}: {name} has no label {label}");
+                    for label in
+                        selector.split(',').filter_map(|part| part.split(['=', '!']).next())
+                    {
+                        let exists =
+                            ["instance", "job"].contains(&label) || metric.labels.contains(&label);
+                        assert!(exists, "{query}: {name} has no label {label}");
                     }
                 }
-                asked.insert(name);
+                used.insert(name);
             }
         }
         let all: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
-        assert_eq!(asked, all, "the dashboard shows every metric");
+        assert_eq!(used, all, "the dashboard shows every metric");
     }
 
     fn collect(value: &serde_json::Value, queries: &mut Vec<String>) {

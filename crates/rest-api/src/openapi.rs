@@ -1,8 +1,8 @@
-//! All paths, once: what is served and what the OpenAPI document says are the same list.
+//! All paths, listed once: what is served and what the OpenAPI document contains are the same.
 
-use crate::asker::Refused;
+use crate::api_error::ApiError;
 use crate::document::complete;
-use crate::{State, faces, logs, metrics, routes, status, store, tap, trace};
+use crate::{State, content_store, faces, logs, metrics, routes, status, tap, trace};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::get;
@@ -10,25 +10,25 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes as paths;
 
-/// Octets of a request's body.
-const BODY_MAX: usize = 64 * 1024;
+/// Longest body of a request, in bytes.
+const BODY_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Namewire router",
-        description = "What `nw` shows and commands, by HTTP. Names are URIs, units stand last in names of fields. \
+        description = "The functions of `nw` over HTTP. Names are URIs; field names end in their units. \
             Counters count since the start of the router, or of the face.",
         license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT")
     ),
     tags(
         (name = "router", description = "The router as a whole"),
-        (name = "faces", description = "Where packets come from and go to"),
-        (name = "routes", description = "Where Interests go"),
-        (name = "strategies", description = "How next hops are chosen"),
-        (name = "content store", description = "Data kept for whoever asks next"),
-        (name = "log", description = "What is logged"),
-        (name = "metrics", description = "For Prometheus")
+        (name = "faces", description = "Interfaces to peers and applications"),
+        (name = "routes", description = "Routes (RIB) and forwarding entries (FIB)"),
+        (name = "strategies", description = "Forwarding strategies by prefix"),
+        (name = "content store", description = "Cached Data packets"),
+        (name = "log", description = "Log levels"),
+        (name = "metrics", description = "Monitoring")
     )
 )]
 struct Document;
@@ -48,27 +48,27 @@ fn paths() -> OpenApiRouter<State> {
         .routes(paths!(routes::list, routes::add, routes::remove))
         .routes(paths!(routes::fib))
         .routes(paths!(routes::strategies, routes::choose, routes::unset))
-        .routes(paths!(store::info, store::change))
-        .routes(paths!(store::erase))
+        .routes(paths!(content_store::info, content_store::change))
+        .routes(paths!(content_store::erase))
         .routes(paths!(logs::shown, logs::set))
         .routes(paths!(metrics::show))
         .routes(paths!(status::health))
         .routes(paths!(status::ready))
 }
 
-/// The OpenAPI document, as JSON.
+/// Returns the OpenAPI document as JSON.
 pub fn document() -> String {
     complete(paths().into_openapi())
 }
 
-/// Everything that is served.
+/// Returns the handler of all paths.
 pub fn router(state: State) -> Router {
     let (router, _) = paths().split_for_parts();
-    finish(router, document(), BODY_MAX).with_state(state)
+    finish(router, document(), BODY_BYTES_MAX).with_state(state)
 }
 
-/// Adds to a server's paths what all servers have: the document, answers as JSON where there is no path or method, a bound for
-/// bodies.
+/// Adds what all servers have: the document, JSON errors for unknown paths and methods, and a bound
+/// on bodies.
 pub fn finish<S: Clone + Send + Sync + 'static>(
     router: Router<S>,
     document: String,
@@ -78,7 +78,9 @@ pub fn finish<S: Clone + Send + Sync + 'static>(
     let json = [(axum::http::header::CONTENT_TYPE, "application/json")];
     router
         .route("/openapi.json", get(move || async move { (json, document.to_string()) }))
-        .fallback(|| async { Refused::new(404, "there is no such path: see /openapi.json") })
-        .method_not_allowed_fallback(|| async { Refused::new(405, "not by this method: see /openapi.json") })
+        .fallback(|| async { ApiError::new(404, "this path does not exist: see /openapi.json") })
+        .method_not_allowed_fallback(|| async {
+            ApiError::new(405, "this path does not support this method: see /openapi.json")
+        })
         .layer(DefaultBodyLimit::max(body_bytes_max))
 }

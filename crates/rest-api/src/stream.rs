@@ -1,4 +1,4 @@
-//! Bodies that go on while something happens, at the speed of whoever reads.
+//! Response bodies that are sent while they are produced, at the speed of the client.
 
 use axum::body::{Body, Bytes, HttpBody};
 use core::convert::Infallible;
@@ -7,7 +7,7 @@ use core::task::{Context, Poll};
 use hyper::body::Frame;
 use tokio::sync::mpsc;
 
-/// Parts that wait to be sent; then whoever makes them waits. They can be large.
+/// Parts that may be queued; the producer then waits. Parts can be large.
 const PARTS_MAX: usize = 1;
 
 struct Parts(mpsc::Receiver<Bytes>);
@@ -24,7 +24,8 @@ impl HttpBody for Parts {
     }
 }
 
-/// A body, and where its parts are put. It ends when the sender is let go; the sender learns when the reader has gone.
+/// Returns a body and the sender of its parts. The body ends when the sender is dropped; the sender
+/// is closed when the client disconnects.
 pub fn body() -> (mpsc::Sender<Bytes>, Body) {
     let (sender, receiver) = mpsc::channel(PARTS_MAX);
     (sender, Body::new(Parts(receiver)))

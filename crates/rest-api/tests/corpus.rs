@@ -1,4 +1,5 @@
-//! Replays the corpus of the fuzz target `rest_body`; see `crates/wire/tests/corpus.rs` for what file names promise.
+//! Replays the corpus of the fuzz target `rest_body`. File names tell the expected result, see
+//! `crates/wire/tests/corpus.rs`.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +17,7 @@ fn rest_body_corpus_replays() {
         let outcome = rest_target::rest_body(&fs::read(&path).expect("a readable seed"));
         match (outcome, name.split_once('-')) {
             (Ok(()), Some(("ok", _))) | (_, Some(("found", _))) => {}
-            (Err(fault), Some(("bad", rest))) if rest.split('-').next() == Some(fault) => {}
+            (Err(fault), Some(("bad", suffix))) if suffix.split('-').next() == Some(fault) => {}
             _ => panic!("{name}: {outcome:?}"),
         }
         replayed += 1;

@@ -1,4 +1,5 @@
-//! A router and its control server, over real sockets: right requests, wrong ones, and clients that are slow.
+//! A router and its control server over real sockets: valid requests, malformed ones, and slow
+//! clients.
 
 use nw_api::config::{Config, Control, Mode, Udp};
 use nw_rest_api::{LogSwitch, Server, serve};
@@ -28,7 +29,7 @@ impl LogSwitch for Logs {
     }
 }
 
-struct Running {
+struct TestServer {
     path: PathBuf,
     tcp: Option<SocketAddr>,
     handle: Handle,
@@ -37,7 +38,7 @@ struct Running {
     _folder: tempfile::TempDir,
 }
 
-impl Running {
+impl TestServer {
     fn start(control: Control) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config = Config { control, ..Config::default() };
@@ -49,24 +50,31 @@ impl Running {
         let path = config.control_path(&nw_router::unix_path(&config)).unwrap();
         let logs = Arc::new(Logs(Mutex::new("info".into())));
         let server = serve(&config.control, Some(&path), None, handle.clone(), logs).unwrap();
-        let tcp = server.places().iter().find_map(|place| place.parse().ok());
+        let tcp = server.addresses().iter().find_map(|address| address.parse().ok());
         let router = std::thread::spawn(move || host.run().unwrap());
-        Running { path, tcp, handle, router: Some(router), server: Some(server), _folder: folder }
+        TestServer {
+            path,
+            tcp,
+            handle,
+            router: Some(router),
+            server: Some(server),
+            _folder: folder,
+        }
     }
 
     fn unix() -> Self {
-        Running::start(Control::default())
+        TestServer::start(Control::default())
     }
 
     fn raw(&self, request: &str) -> (u16, String) {
         let mut stream = UnixStream::connect(&self.path).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        // A server that has seen enough closes while we still write.
+        // The server may close the connection before everything is written.
         let _ = stream.write_all(request.as_bytes());
-        answer(&mut stream)
+        read_response(&mut stream)
     }
 
-    fn ask(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+    fn request(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
         let body = body.map(|body| body.to_string()).unwrap_or_default();
         let (code, text) = self.raw(&format!(
             "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
@@ -76,104 +84,117 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for TestServer {
     fn drop(&mut self) {
         self.handle.stop();
         self.router.take().unwrap().join().unwrap();
         drop(self.server.take());
-        assert!(!self.path.exists(), "the socket's file goes with the server");
+        assert!(!self.path.exists(), "the socket file is removed with the server");
     }
 }
 
-fn answer(stream: &mut impl Read) -> (u16, String) {
+fn read_response(stream: &mut impl Read) -> (u16, String) {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
-    // A capture is no text, but its head is.
+    // A capture is not text, but its head is.
     let text = String::from_utf8_lossy(&bytes);
     let code = text.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
     (code, text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
 }
 
 #[test]
-fn everything_that_can_be_asked() {
-    let router = Running::unix();
+fn rest_each_operation_returns_its_result() {
+    let router = TestServer::unix();
     let mode = std::fs::metadata(&router.path).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600, "only its owner may command the router");
+    assert_eq!(mode & 0o777, 0o600, "only the owner may send commands");
 
-    let (code, version) = router.ask("GET", "/v1/version", None);
+    let (code, version) = router.request("GET", "/v1/version", None);
     assert_eq!((code, &version["api"]), (200, &json!(2)));
 
     let peer = "udp4://127.0.0.1:9";
-    let (code, made) = router.ask("POST", "/v1/faces", Some(json!({ "uri": peer, "mtu": 1400 })));
-    assert_eq!(code, 201, "{made}");
-    let id = made["face_id"].as_u64().unwrap();
-    let (code, again) = router.ask("POST", "/v1/faces", Some(json!({ "uri": peer })));
+    let (code, created) =
+        router.request("POST", "/v1/faces", Some(json!({ "uri": peer, "mtu": 1400 })));
+    assert_eq!(code, 201, "{created}");
+    let id = created["face_id"].as_u64().unwrap();
+    let (code, again) = router.request("POST", "/v1/faces", Some(json!({ "uri": peer })));
     assert_eq!((code, &again["code"]), (409, &json!(409)));
-    let (code, face) = router.ask("GET", &format!("/v1/faces/{id}"), None);
+    let (code, face) = router.request("GET", &format!("/v1/faces/{id}"), None);
     assert_eq!((code, &face["uri"], &face["mtu"]), (200, &json!(peer), &json!(1400)));
-    let (_, faces) = router.ask("GET", "/v1/faces", None);
+    let (_, faces) = router.request("GET", "/v1/faces", None);
     assert!(faces.as_array().unwrap().iter().any(|face| face["face_id"] == id));
-    assert_eq!(router.ask("GET", "/v1/faces/999999", None).0, 404);
+    assert_eq!(router.request("GET", "/v1/faces/999999", None).0, 404);
 
     let route = json!({ "prefix": "/a/b", "face_id": id, "cost": 7 });
-    assert_eq!(router.ask("PUT", "/v1/routes", Some(route)).0, 200);
-    let (_, routes) = router.ask("GET", "/v1/routes", None);
-    assert_eq!((&routes[0]["name"], &routes[0]["routes"][0]["origin"]), (&json!("/a/b"), &json!("static")));
-    let (_, fib) = router.ask("GET", "/v1/fib?after=/a&limit=1", None);
+    assert_eq!(router.request("PUT", "/v1/routes", Some(route)).0, 200);
+    let (_, routes) = router.request("GET", "/v1/routes", None);
+    assert_eq!(
+        (&routes[0]["name"], &routes[0]["routes"][0]["origin"]),
+        (&json!("/a/b"), &json!("static"))
+    );
+    let (_, fib) = router.request("GET", "/v1/fib?after=/a&limit=1", None);
     assert_eq!((&fib[0]["name"], fib.as_array().unwrap().len()), (&json!("/a/b"), 1));
     let remove = format!("/v1/routes?prefix=/a/b&face_id={id}");
-    assert_eq!(router.ask("DELETE", &remove, None).0, 204);
-    assert_eq!(router.ask("DELETE", &remove, None).0, 404, "it is not there any more");
-    assert_eq!(router.ask("GET", "/v1/routes", None).1, json!([]));
+    assert_eq!(router.request("DELETE", &remove, None).0, 204);
+    assert_eq!(router.request("DELETE", &remove, None).0, 404, "the route is removed");
+    assert_eq!(router.request("GET", "/v1/routes", None).1, json!([]));
 
     let choice = json!({ "prefix": "/s", "strategy": "multicast" });
-    assert_eq!(router.ask("PUT", "/v1/strategies", Some(choice)).0, 200);
-    let (_, strategies) = router.ask("GET", "/v1/strategies?after=/&limit=1", None);
+    assert_eq!(router.request("PUT", "/v1/strategies", Some(choice)).0, 200);
+    let (_, strategies) = router.request("GET", "/v1/strategies?after=/&limit=1", None);
     assert_eq!(strategies[0]["name"], "/s");
-    assert_eq!(router.ask("DELETE", "/v1/strategies?prefix=/s", None).0, 204);
-    assert_eq!(router.ask("DELETE", "/v1/strategies?prefix=/s", None).0, 404);
+    assert_eq!(router.request("DELETE", "/v1/strategies?prefix=/s", None).0, 204);
+    assert_eq!(router.request("DELETE", "/v1/strategies?prefix=/s", None).0, 404);
     let unknown = json!({ "prefix": "/s", "strategy": "no-such" });
-    assert_eq!(router.ask("PUT", "/v1/strategies", Some(unknown)).0, 404);
+    assert_eq!(router.request("PUT", "/v1/strategies", Some(unknown)).0, 404);
 
-    let (code, cs) = router.ask("PATCH", "/v1/cs", Some(json!({ "capacity": 10, "serve": false })));
+    let (code, cs) =
+        router.request("PATCH", "/v1/cs", Some(json!({ "capacity": 10, "serve": false })));
     assert_eq!((code, &cs["capacity"], &cs["flags"]), (200, &json!(10), &json!(["admit"])));
-    assert_eq!(router.ask("POST", "/v1/cs/erase", Some(json!({ "prefix": "/" }))).1, json!({ "count": 0 }));
+    assert_eq!(
+        router.request("POST", "/v1/cs/erase", Some(json!({ "prefix": "/" }))).1,
+        json!({ "count": 0 })
+    );
 
-    assert_eq!(router.ask("DELETE", &format!("/v1/faces/{id}"), None).0, 204);
-    assert_eq!(router.ask("GET", &format!("/v1/faces/{id}"), None).0, 404);
-    let (code, problem) = router.ask("DELETE", &format!("/v1/faces/{id}"), None);
+    assert_eq!(router.request("DELETE", &format!("/v1/faces/{id}"), None).0, 204);
+    assert_eq!(router.request("GET", &format!("/v1/faces/{id}"), None).0, 404);
+    let (code, problem) = router.request("DELETE", &format!("/v1/faces/{id}"), None);
     assert_eq!((code, problem.to_string().contains("there is no face")), (404, true), "{problem}");
-    assert_eq!(router.ask("DELETE", "/v1/faces/1", None).0, 403, "the router's own face stays");
+    assert_eq!(
+        router.request("DELETE", "/v1/faces/1", None).0,
+        403,
+        "the internal face can't be closed"
+    );
 
     assert_eq!(
-        router.ask("PUT", "/v1/log", Some(json!({ "filter": "debug" }))).1,
+        router.request("PUT", "/v1/log", Some(json!({ "filter": "debug" }))).1,
         json!({ "filter": "debug" })
     );
-    assert_eq!(router.ask("PUT", "/v1/log", Some(json!({ "filter": "loud" }))).0, 400);
-    assert_eq!(router.ask("GET", "/v1/log", None).1["filter"], "debug");
+    assert_eq!(router.request("PUT", "/v1/log", Some(json!({ "filter": "loud" }))).0, 400);
+    assert_eq!(router.request("GET", "/v1/log", None).1["filter"], "debug");
 
-    let (_, status) = router.ask("GET", "/v1/status", None);
+    let (_, status) = router.request("GET", "/v1/status", None);
     assert!(status["loop_time"]["turns"].as_u64().unwrap() > 0);
     assert!(status["forwarder"]["version"].as_str().unwrap().starts_with("namewire"));
-    assert!(router.ask("GET", "/v1/drops", None).1.is_array());
-    let (_, metrics) = router.ask("GET", "/metrics", None);
+    assert!(router.request("GET", "/v1/drops", None).1.is_array());
+    let (_, metrics) = router.request("GET", "/metrics", None);
     assert!(metrics.as_str().unwrap().contains("\nnw_faces 0\n"), "{metrics}");
 }
 
 #[test]
-fn a_face_that_connects_is_answered_when_it_is_there_or_not() {
-    let router = Running::unix();
+fn face_create_tcp_replies_when_connected_or_failed() {
+    let router = TestServer::unix();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let uri = format!("tcp4://{}", listener.local_addr().unwrap());
-    let (code, made) = router.ask("POST", "/v1/faces", Some(json!({ "uri": uri })));
-    assert_eq!((code, &made["uri"]), (201, &json!(uri)));
-    let (code, problem) = router.ask("POST", "/v1/faces", Some(json!({ "uri": "tcp4://127.0.0.1:1" })));
+    let (code, created) = router.request("POST", "/v1/faces", Some(json!({ "uri": uri })));
+    assert_eq!((code, &created["uri"]), (201, &json!(uri)));
+    let (code, problem) =
+        router.request("POST", "/v1/faces", Some(json!({ "uri": "tcp4://127.0.0.1:1" })));
     assert_eq!((code, &problem["code"]), (504, &json!(504)), "{problem}");
 }
 
 #[test]
-fn wrong_requests_get_a_sentence() {
-    let router = Running::unix();
+fn malformed_request_returns_code_and_text() {
+    let router = TestServer::unix();
     let peer = "udp4://127.0.0.1:9";
     for (method, path, body, expected) in [
         ("GET", "/nothing", None, 404),
@@ -211,20 +232,26 @@ fn wrong_requests_get_a_sentence() {
         ("GET", "/v1/routes?limit=many", None, 400),
         ("GET", "/v1/faces/x", None, 400),
     ] {
-        let (code, problem) = router.ask(method, path, body);
+        let (code, problem) = router.request(method, path, body);
         assert_eq!(code, expected, "{method} {path}: {problem}");
         let text = problem["text"].as_str().map(str::len);
         assert!(text.is_some_and(|len| len > 10), "{method} {path}: {problem}");
         assert_eq!(problem["code"], code, "{method} {path}: {problem}");
     }
+}
+
+#[test]
+fn malformed_body_or_head_returns_code_and_text() {
+    let router = TestServer::unix();
     let huge = "x".repeat(100_000);
-    assert_eq!(router.ask("PUT", "/v1/log", Some(json!({ "filter": huge }))).0, 413);
+    assert_eq!(router.request("PUT", "/v1/log", Some(json!({ "filter": huge }))).0, 413);
     let raw = |kind: &str, body: &str| {
         let len = body.len();
         let (code, text) = router.raw(&format!(
             "PATCH /v1/cs HTTP/1.0\r\nHost: localhost\r\n{kind}Content-Length: {len}\r\n\r\n{body}"
         ));
-        let problem: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{body:.40}: {text}"));
+        let problem: Value =
+            serde_json::from_str(&text).unwrap_or_else(|_| panic!("{body:.40}: {text}"));
         assert!(code == 200 || problem["code"] == code, "{body:.40}: {problem}");
         code
     };
@@ -235,7 +262,10 @@ fn wrong_requests_get_a_sentence() {
     assert_eq!(raw(json, "{\"capacity\": 1"), 400);
     assert_eq!(raw(json, &"{\"a\":".repeat(10_000)), 400);
     assert_eq!(raw(json, &"[".repeat(60_000)), 422);
-    assert_eq!(raw(json, &format!("{{\"capacity\": {}1{}}}", "[".repeat(5000), "]".repeat(5000))), 400);
+    assert_eq!(
+        raw(json, &format!("{{\"capacity\": {}1{}}}", "[".repeat(5000), "]".repeat(5000))),
+        400
+    );
     assert_eq!(raw(json, &format!("{{\"capacity\": {}}}", "9".repeat(3000))), 400);
     assert_eq!(raw(json, "{\"capacity\": 18446744073709551616}"), 422);
     assert_eq!(raw(json, "{\"capacity\": 1, \"capacity\": 2}"), 422);
@@ -247,18 +277,21 @@ fn wrong_requests_get_a_sentence() {
 }
 
 #[test]
-fn the_document_describes_what_is_served() {
-    let router = Running::unix();
-    let (code, document) = router.ask("GET", "/openapi.json", None);
+fn openapi_document_matches_served_paths() {
+    let router = TestServer::unix();
+    let (code, document) = router.request("GET", "/openapi.json", None);
     assert_eq!(code, 200);
     assert_eq!(document, serde_json::from_str::<Value>(&nw_rest_api::document()).unwrap());
     assert!(document["openapi"].as_str().unwrap().starts_with("3."));
     for (path, operations) in document["paths"].as_object().unwrap() {
         for (method, operation) in operations.as_object().unwrap() {
-            assert!(operation["summary"].as_str().is_some_and(|text| !text.is_empty()), "{method} {path}");
-            // A capture of no packets ends at once.
-            let asked = path.replace("{id}", "424242").replace("/v1/tap", "/v1/tap?count=0");
-            let code = router.ask(&method.to_uppercase(), &asked, None).0;
+            assert!(
+                operation["summary"].as_str().is_some_and(|text| !text.is_empty()),
+                "{method} {path}"
+            );
+            // A capture of 0 packets ends at once.
+            let target = path.replace("{id}", "424242").replace("/v1/tap", "/v1/tap?count=0");
+            let code = router.request(&method.to_uppercase(), &target, None).0;
             assert!(code != 405 && code != 0, "{method} {path} is not served: {code}");
         }
     }
@@ -267,23 +300,30 @@ fn the_document_describes_what_is_served() {
         assert!(schemas.contains_key(name), "{name}");
     }
     let mut ids = std::collections::BTreeSet::new();
-    for operation in
-        document["paths"].as_object().unwrap().values().flat_map(|item| item.as_object().unwrap().values())
+    for operation in document["paths"]
+        .as_object()
+        .unwrap()
+        .values()
+        .flat_map(|item| item.as_object().unwrap().values())
     {
-        assert!(ids.insert(operation["operationId"].as_str().unwrap()), "{}", operation["operationId"]);
+        assert!(
+            ids.insert(operation["operationId"].as_str().unwrap()),
+            "{}",
+            operation["operationId"]
+        );
         for (status, response) in operation["responses"].as_object().unwrap() {
             let text = response["description"].as_str().unwrap_or("");
             assert!(!text.is_empty(), "{} {status}", operation["operationId"]);
         }
     }
     let text = document.to_string();
-    assert!(!text.contains("](super::"), "links to code are of no use there");
+    assert!(!text.contains("](super::"), "the document contains a link to code");
 }
 
 #[test]
-fn slow_clients_hold_nothing_but_their_connections() {
-    let router = Running::start(Control { connections: 4, ..Control::default() });
-    // As many as there may be say half of a head and stop.
+fn slow_client_blocks_only_its_connection() {
+    let router = TestServer::start(Control { connections: 4, ..Control::default() });
+    // The maximum number of clients send half a head and stop.
     let mut slow: Vec<UnixStream> = (0..4)
         .map(|_| {
             let mut stream = UnixStream::connect(&router.path).unwrap();
@@ -292,60 +332,83 @@ fn slow_clients_hold_nothing_but_their_connections() {
         })
         .collect();
     let (sender, receiver) = std::sync::mpsc::channel();
-    router.handle.ask(nw_router::inside::Question::Alive, move |_, _| sender.send(()).unwrap()).unwrap();
-    receiver.recv_timeout(Duration::from_secs(2)).expect("the router itself does not wait");
-    // Another waits until they are cut off.
-    let began = Instant::now();
-    assert_eq!(router.ask("GET", "/v1/version", None).0, 200);
-    assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
+    router
+        .handle
+        .query(nw_router::introspection::Query::Alive, move |_, _| sender.send(()).unwrap())
+        .unwrap();
+    receiver.recv_timeout(Duration::from_secs(2)).expect("the router replies at once");
+    // Another client waits until they are disconnected.
+    let started = Instant::now();
+    assert_eq!(router.request("GET", "/v1/version", None).0, 200);
+    assert!(started.elapsed() < Duration::from_secs(9), "{:?}", started.elapsed());
     for stream in &mut slow {
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        let mut rest = Vec::new();
-        let ended = stream.read_to_end(&mut rest);
-        assert!(!ended.is_err_and(|e| e.kind() == ErrorKind::WouldBlock), "a slow client is still served");
+        let mut response = Vec::new();
+        let result = stream.read_to_end(&mut response);
+        assert!(
+            !result.is_err_and(|e| e.kind() == ErrorKind::WouldBlock),
+            "a slow client is still connected"
+        );
     }
 }
 
 #[test]
 fn tcp_listener_without_token_serves_monitoring_only() {
-    let any = || vec!["127.0.0.1:0".parse().unwrap()];
+    let any_port = || vec!["127.0.0.1:0".parse().unwrap()];
     let listeners = [
-        (Control { listen: any(), ..Control::default() }, 401),
-        (Control { metrics_listen: any(), ..Control::default() }, 404),
+        (Control { listen: any_port(), ..Control::default() }, 401),
+        (Control { metrics_listen: any_port(), ..Control::default() }, 404),
     ];
     for (control, refusal) in listeners {
-        let router = Running::start(control);
-        let ask = |request: &str| {
+        let router = TestServer::start(control);
+        let send = |request: &str| {
             let mut stream = TcpStream::connect(router.tcp.unwrap()).unwrap();
             stream.write_all(request.as_bytes()).unwrap();
-            answer(&mut stream)
+            read_response(&mut stream)
         };
-        let id = router.ask("POST", "/v1/faces", Some(json!({ "uri": "udp4://127.0.0.1:9" }))).1["face_id"]
+        let id = router
+            .request("POST", "/v1/faces", Some(json!({ "uri": "udp4://127.0.0.1:9" })))
+            .1["face_id"]
             .clone();
         let host = "Host: 127.0.0.1";
         for path in ["/metrics", "/healthz", "/readyz"] {
-            let (code, text) = ask(&format!("GET {path} HTTP/1.0\r\n{host}\r\n\r\n"));
+            let (code, text) = send(&format!("GET {path} HTTP/1.0\r\n{host}\r\n\r\n"));
             assert_eq!(code, 200, "{path}: {text}");
-            assert_eq!(ask(&format!("POST {path} HTTP/1.0\r\n{host}\r\n\r\n")).0, 405, "{path}");
-            assert_eq!(ask(&format!("GET {path} HTTP/1.0\r\nHost: evil.example\r\n\r\n")).0, 403, "{path}");
-            assert_eq!(ask(&format!("GET {path} HTTP/1.1\r\n{host}\r\n{host}\r\n\r\n")).0, 400, "{path}");
+            assert_eq!(send(&format!("POST {path} HTTP/1.0\r\n{host}\r\n\r\n")).0, 405, "{path}");
+            assert_eq!(
+                send(&format!("GET {path} HTTP/1.0\r\nHost: evil.example\r\n\r\n")).0,
+                403,
+                "{path}"
+            );
+            assert_eq!(
+                send(&format!("GET {path} HTTP/1.1\r\n{host}\r\n{host}\r\n\r\n")).0,
+                400,
+                "{path}"
+            );
             let absolute = format!("GET http://evil.example{path} HTTP/1.1\r\n{host}\r\n\r\n");
-            assert_eq!(ask(&absolute).0, 403, "{path}");
+            assert_eq!(send(&absolute).0, 403, "{path}");
         }
-        for request in
-            ["GET /v1/version", "GET /openapi.json", &format!("DELETE /v1/faces/{id}"), "GET /nothing"]
-        {
-            let (code, text) = ask(&format!("{request} HTTP/1.0\r\n{host}\r\n\r\n"));
+        for request in [
+            "GET /v1/version",
+            "GET /openapi.json",
+            &format!("DELETE /v1/faces/{id}"),
+            "GET /nothing",
+        ] {
+            let (code, text) = send(&format!("{request} HTTP/1.0\r\n{host}\r\n\r\n"));
             let problem: Value = serde_json::from_str(&text).unwrap();
             assert_eq!((code, &problem["code"]), (refusal, &json!(refusal)), "{request}");
             assert!(problem["text"].as_str().unwrap().contains("control."), "{problem}");
         }
-        assert_eq!(router.ask("GET", &format!("/v1/faces/{id}"), None).0, 200, "nothing was changed");
+        assert_eq!(
+            router.request("GET", &format!("/v1/faces/{id}"), None).0,
+            200,
+            "nothing has changed"
+        );
     }
 }
 
 #[test]
-fn tcp_needs_an_address_as_host_and_the_token() {
+fn tcp_listener_requires_token_and_local_host() {
     let folder = tempfile::tempdir().unwrap();
     let token_file = folder.path().join("token");
     std::fs::write(&token_file, "0123456789abcdef\n").unwrap();
@@ -355,19 +418,27 @@ fn tcp_needs_an_address_as_host_and_the_token() {
         mode: Mode(0o666),
         ..Control::default()
     };
-    let router = Running::start(control);
-    let ask = |headers: &str| {
+    let router = TestServer::start(control);
+    let send = |headers: &str| {
         let mut stream = TcpStream::connect(router.tcp.unwrap()).unwrap();
         stream.write_all(format!("GET /v1/version HTTP/1.0\r\n{headers}\r\n").as_bytes()).unwrap();
-        answer(&mut stream).0
+        read_response(&mut stream).0
     };
     let token = "Authorization: Bearer 0123456789abcdef\r\n";
-    assert_eq!(ask(&format!("Host: 127.0.0.1\r\n{token}")), 200);
-    assert_eq!(ask("Host: 127.0.0.1\r\n"), 401);
-    assert_eq!(ask(&format!("Host: router1.example:6380\r\n{token}")), 200, "no page knows the token");
-    assert_eq!(ask("Host: rebound.example\r\n"), 403);
-    assert_eq!(ask(&format!("Host: LOCALHOST.:80\r\n{}", token.replace("Bearer", "bEARER"))), 200);
-    assert_eq!(ask(&format!("Host: a\r\nHost: a\r\n{token}")), 400);
-    assert_eq!(ask(&format!("Host: 127.0.0.1\r\nOrigin: http://evil.example\r\n{token}")), 403);
-    assert_eq!(router.ask("GET", "/v1/version", None).0, 200, "the unix socket's rights are the file's");
+    assert_eq!(send(&format!("Host: 127.0.0.1\r\n{token}")), 200);
+    assert_eq!(send("Host: 127.0.0.1\r\n"), 401);
+    assert_eq!(
+        send(&format!("Host: router1.example:6380\r\n{token}")),
+        200,
+        "a web page does not know the token"
+    );
+    assert_eq!(send("Host: rebound.example\r\n"), 403);
+    assert_eq!(send(&format!("Host: LOCALHOST.:80\r\n{}", token.replace("Bearer", "bEARER"))), 200);
+    assert_eq!(send(&format!("Host: a\r\nHost: a\r\n{token}")), 400);
+    assert_eq!(send(&format!("Host: 127.0.0.1\r\nOrigin: http://evil.example\r\n{token}")), 403);
+    assert_eq!(
+        router.request("GET", "/v1/version", None).0,
+        200,
+        "the file's permissions protect the unix socket"
+    );
 }

@@ -1,61 +1,91 @@
-//! The router's hands, as management asks them to move: faces, FIB, content store. See [`crate::control::environment`] for what each must do.
+//! Implements [`nw_control::Environment`] for the host: faces, FIB, content store and counters.
 
-use crate::control::environment::{
-    Created, Environment, FaceChange, FaceRequest, FibChange, FibRefusal, Refusal, Ticket, UpdateRefusal,
-};
 use crate::plane::Plane;
 use crate::resolver::Resolver;
-use crate::settings::Share;
-use crate::shards::Crew;
-use crate::shards::order::{Order, Report};
-use crate::wall::WallClock;
+use crate::settings::ShardShare;
+use crate::shards::ShardPool;
+use crate::shards::command::{Report, ShardCommand};
+use crate::wall_clock::WallClock;
 use core::time::Duration;
 use nw_api::management::{
     self as api, ChannelStatus, CsInfo, DropCount, ForwarderStatus, ShardStatus, XdpStatus, flags,
 };
-use nw_api::rest::LoopTime;
-use nw_element_api::{DropReason, Element as _, FaceId, FaceTable, Instant, LinkType, Packet, Pool, Scope};
+use nw_api::rest::EventLoopStats;
+use nw_control::{
+    Environment, FaceChange, FaceCreation, FaceRequest, FibChange, FibRefusal, OperationId,
+    Refusal, UpdateRefusal,
+};
+use nw_element_api::{
+    DropReason, Element as _, FaceId, FaceTable, LinkType, Packet, Pool, Scope, Timestamp,
+};
 use nw_elements::strategy::{StrategyError, StrategyId};
-use nw_faces::{FaceError, FaceEvent, FaceFlags, FaceOptions, FaceStatus, FaceUri, Faces, Persistency};
+use nw_faces::{
+    FaceError, FaceEvent, FaceFlags, FaceOptions, FaceStatus, FaceUri, Faces, Persistency,
+};
 use nw_name::{Name, NameRef};
-use nw_tables::cs::Erasing;
+use nw_tables::cs::EraseCursor;
 use nw_wire::{LpHeader, PACKET_LEN_MAX, Token};
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// Everything but control itself, lent for the time of one call.
-pub struct Hands<'a> {
-    pub now: Instant,
+/// Everything of a host except control, borrowed for one call.
+pub struct HostEnvironment<'a> {
+    pub now: Timestamp,
     pub faces: &'a mut Faces,
-    pub known: &'a mut FaceTable,
+    pub face_table: &'a mut FaceTable,
     pub plane: &'a mut Plane,
     pub pool: &'a mut Pool,
-    /// Packets that come in by what control does: its own answers.
+    /// Packets that control sends and that are still to be forwarded: its replies.
     pub batch: &'a mut Vec<Packet>,
-    /// Packets that leave by what control does: pending Interests that got a new next hop.
+    /// Packets that leave because of a change: pending Interests that got a new next hop.
     pub out: &'a mut Vec<Packet>,
-    /// Faces that ended and whose last packets may still have to be forwarded: forwarding does not know of it yet.
-    pub ended: &'a mut Vec<FaceEvent>,
-    /// Face events to be told to control afterwards; forwarding knows of them already.
-    pub untold: &'a mut Vec<FaceEvent>,
-    /// Faces that are being connected for somebody.
-    pub connecting: &'a mut Vec<(FaceId, Ticket)>,
-    /// Looks up host names.
+    /// Closed faces that the plane still has, as their last packets may not be forwarded yet.
+    pub closed_faces: &'a mut Vec<FaceEvent>,
+    /// Face events that control has not received yet. The plane has processed them.
+    pub pending_face_events: &'a mut Vec<FaceEvent>,
+    /// Connecting faces and the operations that wait for them.
+    pub pending_connects: &'a mut Vec<(FaceId, OperationId)>,
+    /// Resolves host names.
     pub resolver: &'a mut Resolver,
     /// The other shards, if there are any.
-    pub crew: Option<&'a mut Crew>,
-    /// Packets that this shard forwarded, and how it spent its time.
-    pub work: (u64, LoopTime),
+    pub shard_pool: Option<&'a mut ShardPool>,
+    /// Packets forwarded by this shard, and how its loop spent its time.
+    pub load: (u64, EventLoopStats),
     pub wall: WallClock,
 }
 
-impl Hands<'_> {
-    /// Tells forwarding what happened to faces, at once; control is told later. The ends of faces wait for
-    /// [`absorb_ended`](Self::absorb_ended): what they received before is forwarded first.
+/// Borrows everything that control may change from a [`Host`](crate::Host), or from its parts while
+/// it starts, as a [`HostEnvironment`]. Control itself stays free to be borrowed.
+macro_rules! environment {
+    ($host:expr, $now:expr) => {
+        HostEnvironment {
+            now: $now,
+            faces: &mut $host.faces,
+            face_table: &mut $host.face_table,
+            plane: &mut $host.plane,
+            pool: &mut $host.pool,
+            batch: &mut $host.batch,
+            out: &mut $host.out,
+            closed_faces: &mut $host.closed_faces,
+            pending_face_events: &mut $host.pending_face_events,
+            pending_connects: &mut $host.pending_connects,
+            resolver: &mut $host.resolver,
+            shard_pool: $host.shard_pool.as_mut(),
+            load: ($host.packets, $host.loop_time),
+            wall: $host.wall,
+        }
+    };
+}
+pub(crate) use environment;
+
+impl HostEnvironment<'_> {
+    /// Updates the plane after face events, at once; control receives them later. Closed faces wait
+    /// for [`absorb_closed_faces`](Self::absorb_closed_faces), as their last packets are forwarded
+    /// first.
     pub fn absorb_face_events(&mut self) {
         for event in self.faces.events() {
             if matches!(event, FaceEvent::Destroyed(..)) {
-                self.ended.push(event);
+                self.closed_faces.push(event);
                 continue;
             }
             self.absorb(event);
@@ -63,9 +93,9 @@ impl Hands<'_> {
         self.faces.take_last_packets(self.batch);
     }
 
-    /// Tells forwarding which faces have ended, after their last packets were forwarded.
-    pub fn absorb_ended(&mut self) {
-        for event in core::mem::take(self.ended) {
+    /// Removes closed faces from the plane, after their last packets were forwarded.
+    pub fn absorb_closed_faces(&mut self) {
+        for event in core::mem::take(self.closed_faces) {
             self.absorb(event);
         }
     }
@@ -75,10 +105,10 @@ impl Hands<'_> {
             FaceEvent::Created(status) => {
                 let (id, mut info) = (status.id, status.info());
                 if id == FaceId::NULL {
-                    // Not to be asked by strategies that try every neighbour.
+                    // Local scope, so that strategies that try every neighbour skip it.
                     info.scope = Scope::Local;
                 }
-                self.known.insert(id, info);
+                self.face_table.insert(id, info);
                 let peer = status.peer();
                 self.plane.with_router(self.now, self.pool, self.out, |router, _| {
                     router.add_face(id, info);
@@ -87,86 +117,94 @@ impl Hands<'_> {
             }
             FaceEvent::Destroyed(status, reason) => {
                 tracing::debug!(face = status.id.number(), uri = %status.uri, %reason, "face ended");
-                self.known.remove(status.id);
+                self.face_table.remove(status.id);
                 self.plane.remove_face(self.now, status.id);
             }
             FaceEvent::Up(_) | FaceEvent::Down(_) => {}
         }
         let changed = match &event {
             FaceEvent::Created(status) | FaceEvent::Destroyed(status, _) => Some(status.id),
-            // A face that is up again may be on another socket.
+            // A face that is up again may use another socket.
             FaceEvent::Up(id) => Some(*id),
             FaceEvent::Down(_) => None,
         };
-        if let (Some(crew), Some(id)) = (&mut self.crew, changed) {
-            crew.tell_face(self.faces, self.known, id);
+        if let (Some(shard_pool), Some(id)) = (&mut self.shard_pool, changed) {
+            shard_pool.update_face(self.faces, self.face_table, id);
         }
-        self.untold.push(event);
+        self.pending_face_events.push(event);
     }
 
-    fn share(&self) -> Share {
-        Share { shard: 0, shards: self.crew.as_ref().map_or(1, |crew| crew.shards()) }
+    fn share(&self) -> ShardShare {
+        ShardShare {
+            shard: 0,
+            shards: self.shard_pool.as_ref().map_or(1, |shard_pool| shard_pool.shards()),
+        }
     }
 
-    /// Gives an order to the other shards, if there are any.
-    fn order(&mut self, order: impl FnOnce() -> Order) {
-        if let Some(crew) = &mut self.crew {
-            crew.order(&order());
+    /// Sends a command to the other shards, if there are any.
+    fn command_shards(&mut self, command: impl FnOnce() -> ShardCommand) {
+        if let Some(shard_pool) = &mut self.shard_pool {
+            shard_pool.command(&command());
         }
     }
 }
 
-impl Environment for Hands<'_> {
+impl Environment for HostEnvironment<'_> {
     fn unix_ms(&self) -> u64 {
         self.wall.unix_ms()
     }
 
-    fn create_face(&mut self, ticket: Ticket, request: &FaceRequest<'_>) -> Created {
-        let parse =
-            |text: &str| text.parse::<FaceUri>().map_err(|error| Refusal::new(400, error.to_string()));
+    fn create_face(&mut self, operation: OperationId, request: &FaceRequest<'_>) -> FaceCreation {
+        let parse = |text: &str| {
+            text.parse::<FaceUri>().map_err(|error| Refusal::new(400, error.to_string()))
+        };
         let uri = match parse(request.uri) {
             Ok(uri) => uri,
-            Err(refusal) => return Created::Refused(refusal),
+            Err(refusal) => return FaceCreation::Refused(refusal),
         };
         let local = match request.local_uri.map(parse).transpose() {
             Ok(local) => local,
-            Err(refusal) => return Created::Refused(refusal),
+            Err(refusal) => return FaceCreation::Refused(refusal),
         };
-        let options =
-            FaceOptions { persistency: Some(persistency(request.persistency)), ..options(&request.options) };
+        let options = FaceOptions {
+            persistency: Some(to_persistency(request.persistency)),
+            ..face_options(&request.options)
+        };
         if uri == FaceUri::Null {
-            return Created::Exists(FaceId::NULL);
+            return FaceCreation::Exists(FaceId::NULL);
         }
         match self.faces.connect(self.now, &uri, local.as_ref(), &options) {
             Ok(id) => {
                 self.absorb_face_events();
                 if self.faces.status(id).is_some_and(|status| status.up) {
-                    Created::Now(id)
+                    FaceCreation::Created(id)
                 } else {
-                    self.connecting.push((id, ticket));
-                    Created::Later
+                    self.pending_connects.push((id, operation));
+                    FaceCreation::Connecting
                 }
             }
-            Err(FaceError::Exists(id)) => Created::Exists(id),
-            Err(error) => Created::Refused(refusal(&error)),
+            Err(FaceError::Exists(id)) => FaceCreation::Exists(id),
+            Err(error) => FaceCreation::Refused(face_refusal(&error)),
         }
     }
 
-    fn abandon_face(&mut self, ticket: Ticket) {
-        if let Some(at) = self.connecting.iter().position(|(_, other)| *other == ticket) {
-            let (face, _) = self.connecting.swap_remove(at);
+    fn cancel_face(&mut self, operation: OperationId) {
+        if let Some(index) =
+            self.pending_connects.iter().position(|(_, pending)| *pending == operation)
+        {
+            let (face, _) = self.pending_connects.swap_remove(index);
             self.destroy_face(face);
         }
     }
 
-    fn resolve(&mut self, ticket: Ticket, uri: &str) -> bool {
-        self.resolver.resolve(ticket, uri)
+    fn resolve(&mut self, operation: OperationId, uri: &str) -> bool {
+        self.resolver.resolve(operation, uri)
     }
 
     fn update_face(&mut self, face: FaceId, change: &FaceChange) -> Result<(), UpdateRefusal> {
-        let updated = self.faces.update(self.now, face, &options(change));
-        if let Some(crew) = self.crew.as_mut().filter(|_| updated.is_ok()) {
-            crew.tell_face(self.faces, self.known, face);
+        let updated = self.faces.update(self.now, face, &face_options(change));
+        if let Some(shard_pool) = self.shard_pool.as_mut().filter(|_| updated.is_ok()) {
+            shard_pool.update_face(self.faces, self.face_table, face);
         }
         updated.map_err(|error| {
             let text = error.to_string();
@@ -174,11 +212,13 @@ impl Environment for Hands<'_> {
                 FaceError::Persistency(_) => {
                     UpdateRefusal { persistency: true, text, ..UpdateRefusal::default() }
                 }
-                FaceError::Mtu(_) => UpdateRefusal { mtu: true, text, ..UpdateRefusal::default() },
-                FaceError::LocalFieldsNonLocal => {
+                FaceError::Link(nw_faces::LinkError::Mtu(_)) => {
+                    UpdateRefusal { mtu: true, text, ..UpdateRefusal::default() }
+                }
+                FaceError::Link(nw_faces::LinkError::LocalFieldsNonLocal) => {
                     UpdateRefusal { flags: flags::LOCAL_FIELDS, text, ..UpdateRefusal::default() }
                 }
-                FaceError::ReliabilityShared => {
+                FaceError::Link(nw_faces::LinkError::ReliabilityShared) => {
                     UpdateRefusal { flags: flags::RELIABILITY, text, ..UpdateRefusal::default() }
                 }
                 _ => UpdateRefusal { text, ..UpdateRefusal::default() },
@@ -190,24 +230,24 @@ impl Environment for Hands<'_> {
         self.faces.close(face, self.pool);
         self.absorb_face_events();
         if self.batch.is_empty() {
-            self.absorb_ended();
+            self.absorb_closed_faces();
         }
     }
 
     fn face_status(&self, face: FaceId) -> Option<api::FaceStatus> {
-        self.faces.status(face).map(|status| describe(&status, self.now))
+        self.faces.status(face).map(|status| face_status(&status, self.now))
     }
 
     fn has_face(&self, face: FaceId) -> bool {
-        let has_ended = self
-            .ended
+        let is_closed = self
+            .closed_faces
             .iter()
             .any(|event| matches!(event, FaceEvent::Destroyed(status, _) if status.id == face));
-        self.known.contains(face) && !has_ended
+        self.face_table.contains(face) && !is_closed
     }
 
     fn face_ids(&self) -> Vec<FaceId> {
-        let mut ids: Vec<_> = self.known.ids().filter(|id| self.has_face(*id)).collect();
+        let mut ids: Vec<_> = self.face_table.ids().filter(|id| self.has_face(*id)).collect();
         ids.sort_unstable();
         ids
     }
@@ -222,7 +262,7 @@ impl Environment for Hands<'_> {
 
     fn apply_fib(&mut self, changes: &[FibChange<'_>]) -> Result<(), FibRefusal> {
         let now = self.now;
-        let done = self.plane.with_router(now, self.pool, self.out, |router, context| {
+        let result = self.plane.with_router(now, self.pool, self.out, |router, context| {
             for (index, change) in changes.iter().enumerate() {
                 match change {
                     FibChange::Set { name, next_hops, strategy } => router
@@ -235,12 +275,14 @@ impl Environment for Hands<'_> {
             }
             Ok(())
         });
-        // Those before the one that could not be made are in effect.
-        let made = done.as_ref().map_or_else(|refusal: &FibRefusal| &changes[..refusal.index], |()| changes);
-        if !made.is_empty() {
-            self.order(|| Order::Fib(made.iter().map(Into::into).collect()));
+        // The changes before a refused one are in effect.
+        let applied = result
+            .as_ref()
+            .map_or_else(|refusal: &FibRefusal| &changes[..refusal.index], |()| changes);
+        if !applied.is_empty() {
+            self.command_shards(|| ShardCommand::Fib(applied.iter().map(Into::into).collect()));
         }
-        done
+        result
     }
 
     fn resolve_strategy(&mut self, name: NameRef<'_>) -> Result<(StrategyId, Name), Refusal> {
@@ -257,27 +299,29 @@ impl Environment for Hands<'_> {
             Ok((id, listed))
         });
         if resolved.is_ok() {
-            self.order(|| Order::Strategy(Arc::new(name.to_name())));
+            self.command_shards(|| ShardCommand::Strategy(Arc::new(name.to_name())));
         }
         resolved
     }
 
-    fn keep_announcement(&mut self, prefix: NameRef<'_>, announcement: &[u8], until: Instant) {
+    fn store_announcement(&mut self, prefix: NameRef<'_>, announcement: &[u8], until: Timestamp) {
         let now = self.now;
         self.plane.with_router(now, self.pool, self.out, |router, _| {
             router.keep_announcement(now, prefix, announcement, until);
         });
-        self.order(|| Order::Announcement(Arc::new(prefix.to_name()), announcement.into(), until));
+        self.command_shards(|| {
+            ShardCommand::Announcement(Arc::new(prefix.to_name()), announcement.into(), until)
+        });
     }
 
     fn cs_config(&mut self, capacity: Option<u64>, admit: Option<bool>, serve: Option<bool>) {
         let share = self.share();
         let capacity = capacity.map(|capacity| usize::try_from(capacity).unwrap_or(usize::MAX));
-        self.order(|| Order::ContentStore { capacity, admit, serve });
+        self.command_shards(|| ShardCommand::ContentStore { capacity, admit, serve });
         let store = self.plane.content_store_mut().store_mut();
         if let Some(capacity) = capacity {
             let bytes_max = store.limits().bytes_max;
-            store.set_limits(share.of(capacity), bytes_max);
+            store.set_limits(share.part_of(capacity), bytes_max);
         }
         if let Some(admit) = admit {
             store.set_admit(admit);
@@ -287,27 +331,30 @@ impl Environment for Hands<'_> {
         }
     }
 
-    fn cs_erase(&mut self, prefix: NameRef<'_>, erasing: &mut Erasing) -> bool {
-        // Ticket 0: the part of this shard is not done.
-        if erasing.elsewhere == 0 && !self.plane.content_store_mut().store_mut().erase_part(prefix, erasing) {
+    fn cs_erase(&mut self, prefix: NameRef<'_>, erasing: &mut EraseCursor) -> bool {
+        // 0: this shard's own part is not complete.
+        if erasing.continuation == 0
+            && !self.plane.content_store_mut().store_mut().erase_part(prefix, erasing)
+        {
             return false;
         }
-        self.crew.as_mut().is_none_or(|crew| crew.erase(prefix, erasing))
+        self.shard_pool.as_mut().is_none_or(|shard_pool| shard_pool.erase(prefix, erasing))
     }
 
     fn cs_info(&self) -> CsInfo {
         let store = self.plane.content_store().store();
         let counters = store.counters();
-        let others = || self.crew.iter().flat_map(|crew| crew.reports());
-        let all = |own: usize, other: fn(&Report) -> u64| own as u64 + others().map(other).sum::<u64>();
+        let reports = || self.shard_pool.iter().flat_map(|shard_pool| shard_pool.reports());
+        let total =
+            |own: usize, field: fn(&Report) -> u64| own as u64 + reports().map(field).sum::<u64>();
         let bits = [(store.admits(), flags::CS_ADMIT), (store.serves(), flags::CS_SERVE)];
         CsInfo {
             capacity: store.limits().packets_max as u64
-                + self.crew.as_ref().map_or(0, |crew| crew.store_capacity()),
+                + self.shard_pool.as_ref().map_or(0, |shard_pool| shard_pool.store_capacity()),
             flags: bits.iter().filter(|(on, _)| *on).fold(0, |set, (_, bit)| set | bit),
-            entries: all(store.len(), |report| report.status.cs_entries),
-            hits: all(counters.hits as usize, |report| report.status.cs_hits),
-            misses: all(counters.misses as usize, |report| report.status.cs_misses),
+            entries: total(store.len(), |report| report.status.cs_entries),
+            hits: total(counters.hits as usize, |report| report.status.cs_hits),
+            misses: total(counters.misses as usize, |report| report.status.cs_misses),
         }
     }
 
@@ -315,14 +362,16 @@ impl Environment for Hands<'_> {
         let totals = self.faces.totals();
         let router = self.plane.router();
         let pending = router.counters();
-        let others = || self.crew.iter().flat_map(|crew| crew.reports());
-        let all = |own: u64, other: fn(&Report) -> u64| own + others().map(other).sum::<u64>();
+        let reports = || self.shard_pool.iter().flat_map(|shard_pool| shard_pool.reports());
+        let total = |own: u64, field: fn(&Report) -> u64| own + reports().map(field).sum::<u64>();
         ForwarderStatus {
             start_timestamp: self.wall.start_unix_ms(),
             current_timestamp: self.wall.unix_ms(),
             fib_entries: router.fib().len() as u64,
-            pit_entries: all(router.pit().len() as u64, |report| report.status.pit_entries),
-            measurements_entries: all(router.measurements().len() as u64, |report| report.measurements),
+            pit_entries: total(router.pit().len() as u64, |report| report.status.pit_entries),
+            measurements_entries: total(router.measurements().len() as u64, |report| {
+                report.measurements
+            }),
             cs_entries: self.cs_info().entries,
             in_interests: totals.in_interests,
             in_data: totals.in_data,
@@ -330,18 +379,19 @@ impl Environment for Hands<'_> {
             out_interests: totals.out_interests,
             out_data: totals.out_data,
             out_nacks: totals.out_nacks,
-            // As the reference counts: what the content store answered was satisfied, too.
-            satisfied_interests: all(pending.satisfied, |report| report.satisfied) + self.cs_info().hits,
-            unsatisfied_interests: all(pending.unsatisfied, |report| report.unsatisfied),
+            // As NFD counts: Interests answered from the content store are satisfied too.
+            satisfied_interests: total(pending.satisfied, |report| report.satisfied)
+                + self.cs_info().hits,
+            unsatisfied_interests: total(pending.unsatisfied, |report| report.unsatisfied),
             ..ForwarderStatus::default()
         }
     }
 
     fn drops(&self) -> Vec<DropCount> {
-        let mut all = self.plane.drops().clone();
-        all.merge(self.faces.drops());
-        self.crew.iter().for_each(|crew| crew.add_drops(&mut all));
-        let counted = all.iter().filter(|(_, packets)| *packets > 0);
+        let mut drops = self.plane.drops().clone();
+        drops.merge(self.faces.drops());
+        self.shard_pool.iter().for_each(|shard_pool| shard_pool.add_drops(&mut drops));
+        let counted = drops.iter().filter(|(_, packets)| *packets > 0);
         counted.map(|(reason, count)| DropCount { reason: drop_name(reason), count }).collect()
     }
 
@@ -351,13 +401,13 @@ impl Environment for Hands<'_> {
 
     fn shards(&self) -> Vec<ShardStatus> {
         let store = self.plane.content_store().store();
-        let (packets, loop_time) = self.work;
-        let exchange = self.crew.as_ref().map(|crew| crew.exchange());
+        let (packets, loop_time) = self.load;
+        let links = self.shard_pool.as_ref().map(|shard_pool| shard_pool.links());
         let first = ShardStatus {
             shard: 0,
             packets,
-            handed_over: exchange.map_or(0, |exchange| exchange.handed_over),
-            waiting_bytes: exchange.map_or(0, |exchange| exchange.waiting_bytes() as u64),
+            handed_over: links.map_or(0, |links| links.handed_over),
+            waiting_bytes: links.map_or(0, |links| links.waiting_bytes() as u64),
             busy_ns: loop_time.busy_ns,
             turns: loop_time.turns,
             pit_entries: self.plane.router().pit().len() as u64,
@@ -367,12 +417,16 @@ impl Environment for Hands<'_> {
             chosen_in_kernel: 0,
             xdp_frames: 0,
         };
-        let others = self.crew.iter().flat_map(|crew| crew.reports()).map(|report| report.status);
-        let mut shards: Vec<_> = core::iter::once(first).chain(others).collect();
-        for (at, shard) in shards.iter_mut().enumerate() {
-            shard.xdp_frames = self.faces.xdp_frames(at);
+        let other_shards = self
+            .shard_pool
+            .iter()
+            .flat_map(|shard_pool| shard_pool.reports())
+            .map(|report| report.status);
+        let mut shards: Vec<_> = core::iter::once(first).chain(other_shards).collect();
+        for (index, shard) in shards.iter_mut().enumerate() {
+            shard.xdp_frames = self.faces.xdp_frames(index);
         }
-        for counters in self.crew.iter().flat_map(|crew| crew.kernel_counters()) {
+        for counters in self.shard_pool.iter().flat_map(|shard_pool| shard_pool.kernel_counters()) {
             for (shard, packets) in shards.iter_mut().zip(counters.shards()) {
                 shard.chosen_in_kernel += packets;
             }
@@ -380,15 +434,16 @@ impl Environment for Hands<'_> {
         shards
     }
 
-    fn send(&mut self, data: &[u8], token: Token) {
-        if self.crew.as_mut().is_some_and(|crew| crew.hold(data, token)) {
+    fn send_data(&mut self, data: &[u8], token: Token) {
+        if self.shard_pool.as_mut().is_some_and(|shard_pool| shard_pool.defer_reply(data, token)) {
             return;
         }
-        self.faces.inject(self.now, &answer_packet(data, token), self.pool, self.batch);
+        self.faces.inject(self.now, &reply_packet(data, token), self.pool, self.batch);
     }
 
-    fn ask(&mut self, interest: &[u8], next_hop: Option<FaceId>) {
-        let header = LpHeader { next_hop_face_id: next_hop.map(FaceId::number), ..LpHeader::default() };
+    fn send_interest(&mut self, interest: &[u8], next_hop: Option<FaceId>) {
+        let header =
+            LpHeader { next_hop_face_id: next_hop.map(FaceId::number), ..LpHeader::default() };
         let mut link_packet = Vec::with_capacity(interest.len() + 16);
         header.encode(interest.len(), &mut link_packet);
         link_packet.extend_from_slice(interest);
@@ -396,8 +451,9 @@ impl Environment for Hands<'_> {
     }
 }
 
-/// An answer of management as it enters forwarding: for the Interest with this token, and not to be kept.
-pub fn answer_packet(data: &[u8], token: Token) -> Vec<u8> {
+/// Encodes a reply of management as a link packet of the internal face: with the PIT token of its
+/// Interest, not to be cached.
+pub fn reply_packet(data: &[u8], token: Token) -> Vec<u8> {
     let header = LpHeader { no_cache: true, pit_token: token, ..LpHeader::default() };
     let mut link_packet = Vec::with_capacity(data.len() + 16);
     header.encode(data.len(), &mut link_packet);
@@ -405,7 +461,7 @@ pub fn answer_packet(data: &[u8], token: Token) -> Vec<u8> {
     link_packet
 }
 
-/// A drop counter's name, as [`nw_api::counters::drop_reasons`] lists it.
+/// Returns the name of a drop counter, as listed by [`nw_api::counters::drop_reasons`].
 pub fn drop_name(reason: DropReason) -> String {
     match reason {
         DropReason::Malformed(fault) => format!("malformed_{}", fault.as_str()),
@@ -413,7 +469,7 @@ pub fn drop_name(reason: DropReason) -> String {
     }
 }
 
-const fn persistency(persistency: api::FacePersistency) -> Persistency {
+const fn to_persistency(persistency: api::FacePersistency) -> Persistency {
     match persistency {
         api::FacePersistency::Persistent => Persistency::Persistent,
         api::FacePersistency::OnDemand => Persistency::OnDemand,
@@ -421,9 +477,9 @@ const fn persistency(persistency: api::FacePersistency) -> Persistency {
     }
 }
 
-fn options(change: &FaceChange) -> FaceOptions {
+fn face_options(change: &FaceChange) -> FaceOptions {
     FaceOptions {
-        persistency: change.persistency.map(persistency),
+        persistency: change.persistency.map(to_persistency),
         flags: FaceFlags(change.flags),
         flags_mask: FaceFlags(change.mask),
         mtu: change.mtu.map(|mtu| usize::try_from(mtu).unwrap_or(usize::MAX)),
@@ -432,23 +488,29 @@ fn options(change: &FaceChange) -> FaceOptions {
     }
 }
 
-/// The code NFD answers with, and the sentence.
-fn refusal(error: &FaceError) -> Refusal {
+/// Returns the status code that NFD uses, and the text of the error.
+fn face_refusal(error: &FaceError) -> Refusal {
     let code = match error {
         FaceError::Uri(_) | FaceError::NotCanonical(_) | FaceError::InterfaceNeeded(_) => 400,
         FaceError::NoInterface(_) | FaceError::NoAddress(..) => 504,
-        // Nothing answers there: over a unix socket the system says so at once, and says that the file is missing.
+        // No process accepts connections there. A Unix socket fails at once, also if the file is
+        // missing.
         FaceError::System { action: "connect to", errno, .. }
             if error.is_retryable()
                 || matches!(
                     *errno,
-                    Errno::NOENT | Errno::NOTDIR | Errno::CONNRESET | Errno::HOSTUNREACH | Errno::NETUNREACH
+                    Errno::NOENT
+                        | Errno::NOTDIR
+                        | Errno::CONNRESET
+                        | Errno::HOSTUNREACH
+                        | Errno::NETUNREACH
                 ) =>
         {
             504
         }
         FaceError::System { .. } if error.is_retryable() => 504,
-        // A near end that this machine doesn't have, or has given away: the command's fault.
+        // A local address that this machine does not have, or that is in use: an error of the
+        // command.
         FaceError::System { errno: Errno::ADDRNOTAVAIL | Errno::ADDRINUSE, .. } => 406,
         FaceError::TooMany(_) | FaceError::PacketSocket | FaceError::System { .. } => 500,
         _ => 406,
@@ -456,7 +518,8 @@ fn refusal(error: &FaceError) -> Refusal {
     Refusal::new(code, error.to_string())
 }
 
-fn describe(status: &FaceStatus, now: Instant) -> api::FaceStatus {
+/// Converts the status of a face to its form in the management protocol.
+pub fn face_status(status: &FaceStatus, now: Timestamp) -> api::FaceStatus {
     let counters = &status.counters;
     api::FaceStatus {
         face_id: status.id.number(),
@@ -479,7 +542,7 @@ fn describe(status: &FaceStatus, now: Instant) -> api::FaceStatus {
         },
         base_congestion_marking_interval: Some(status.marking_interval.as_nanos() as u64),
         default_congestion_threshold: Some(status.marking_threshold),
-        // As NFD: a face without a limit of its own carries the largest packet there is.
+        // As in NFD: a face without an MTU of its own carries packets up to the largest size.
         mtu: Some(status.mtu.map_or(PACKET_LEN_MAX, |mtu| mtu.min(PACKET_LEN_MAX)) as u64),
         in_interests: counters.in_interests,
         in_data: counters.in_data,
@@ -491,9 +554,4 @@ fn describe(status: &FaceStatus, now: Instant) -> api::FaceStatus {
         out_bytes: counters.out_bytes,
         flags: status.flags.0,
     }
-}
-
-/// What a face event needs to say about a face that is gone.
-pub fn last_status(status: &FaceStatus, now: Instant) -> api::FaceStatus {
-    describe(status, now)
 }

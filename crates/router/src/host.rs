@@ -1,170 +1,109 @@
-//! The loop: wait, read, forward, answer, write. One thread, nothing crosses it.
+//! The event loop of the first shard: wait, read, forward, manage, write. One thread owns all its
+//! state.
 //!
 //! ```text
-//! epoll ─▶ faces.on_ready ─▶ plane.process ─▶ faces.send … ─▶ management, a bounded amount ─▶ faces.flush ─▶ timers ─▶ epoll
+//! epoll ─▶ faces.on_ready ─▶ plane.process ─▶ faces.send ─▶ management ─▶ faces.flush
+//!   ▲                                                                        │
+//!   └──────────────────────────────── timers ◀───────────────────────────────┘
 //! ```
 //!
-//! The clock is read once per wake-up. While there is nothing to do the thread sleeps until the next timer.
+//! The clock is read once per wake-up. Management has a bounded time per iteration, so that packets
+//! never wait long. Without work the thread sleeps until the next timer.
 
 use crate::StartError;
-use crate::authorize::{self, Authority, advertiser_signer};
-use crate::control::{Control, ControlConfig, Ingress, Plan, Refusal, Ticket};
-use crate::environment::{Hands, last_status};
-use crate::inside::watch::Watch;
-use crate::inside::{Answer, AskError, QUESTIONS_PER_TURN, Question, Reply};
-use crate::placement::{self, Machine, Placement};
+use crate::authority::Authority;
+use crate::environment::{HostEnvironment, environment, face_status};
+use crate::handle::{Handle, HostRequest};
+use crate::introspection::observer::PacketObserver;
+use crate::introspection::{QUERIES_PER_ITERATION, ReplyCallback};
+use crate::placement;
 use crate::plane::Plane;
-use crate::resolver::{Resolved, Resolver};
-use crate::settings::{self, Share};
-use crate::shards::Crew;
-use crate::shortages::ShortageLog;
-use crate::wall::WallClock;
-use crate::xdp::KernelSteering;
-use crossbeam_channel::{Receiver, Sender, TrySendError};
+use crate::resolver::Resolver;
+use crate::shards::ShardPool;
+use crate::shortage_log::ShortageLog;
+use crate::trace::Tracer;
+use crate::wall_clock::WallClock;
+use crossbeam_channel::Receiver;
 use nw_api::config::Config;
 use nw_api::management::FaceEventKind;
-use nw_api::rest::LoopTime;
-use nw_element_api::{FaceId, FaceTable, Instant, Kind, Packet, Pool, Scope, Shortages};
-use nw_faces::{FaceEvent, Faces, InheritedUnix};
-use nw_name::HashKey;
-use nw_trust::{Peer, Rules};
+use nw_api::rest::EventLoopStats;
+use nw_control::{Control, Ingress, OperationId, Refusal};
+use nw_element_api::{FaceId, FaceTable, Kind, Packet, Pool, Scope, Shortages, Timestamp};
+use nw_faces::{FaceEvent, Faces};
+use nw_trust::PeerGroup;
 use nw_wire::{LpPacket, Token};
-use rustix::event::{EventfdFlags, epoll, eventfd};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::event::epoll;
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{self, Duration};
 
-/// How long management may keep packets waiting in one turn. What is begun is ended: one command, or one part of what takes long.
-const MANAGEMENT_PER_TURN: Duration = Duration::from_micros(250);
-/// Management Interests answered before the answers leave.
-const MANAGEMENT_AT_ONCE: usize = 8;
-/// Sockets served per wait.
+/// Time that management may take in one iteration. A command, or a part of a long operation, that
+/// has begun is completed.
+const MANAGEMENT_PER_ITERATION: Duration = Duration::from_micros(250);
+/// Management Interests that are processed before their replies are forwarded.
+const MANAGEMENT_INTERESTS_MAX: usize = 8;
+/// Socket events per call of `epoll_wait`.
 const EVENTS_MAX: usize = 256;
-/// Chunks of 64 KiB that packets of one turn are read into.
+/// Chunks of 64 KiB in the packet pool of a shard.
 pub(crate) const CHUNKS_MAX: usize = 256;
-/// Packets under way at one time.
+/// Packets in the pool of a shard at the same time.
 pub(crate) const PACKETS_MAX: usize = 65_536;
-/// First octet of a Data.
+/// First byte of a Data packet.
 const DATA: u8 = nw_wire::types::DATA as u8;
-/// Turns that take longer are counted apart: packets may have waited so long.
-const SLOW_TURN_NS: u64 = 1_000_000;
-/// The host's own epoll token; those of faces are above 2^32.
-const WAKE: u64 = 0;
-/// Likewise: another shard has something for this one.
-const BELL: u64 = 1;
+/// Iterations that take longer are counted separately, as packets may have waited as long.
+const SLOW_ITERATION_NS: u64 = 1_000_000;
+/// Epoll token of the descriptor that a [`Handle`] writes to. Tokens of faces are above 2^32.
+pub(crate) const WAKE_TOKEN: u64 = 0;
+/// Epoll token of the waker that other shards use.
+pub(crate) const SHARD_WAKE_TOKEN: u64 = 1;
 
-/// What others ask of a running router.
-enum Message {
-    Reload(Box<Plan>, Result<Box<Rules>, StartError>),
-    Ask(Question, Reply),
-    Resolved(Resolved),
-    Stop,
-}
-
-impl core::fmt::Debug for Message {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Message::Reload(..) => f.write_str("Reload"),
-            Message::Ask(question, _) => write!(f, "Ask({question:?})"),
-            Message::Resolved(_) => f.write_str("Resolved"),
-            Message::Stop => f.write_str("Stop"),
-        }
-    }
-}
-
-/// Wakes a running router and tells it something; from any thread.
-#[derive(Clone, Debug)]
-pub struct Handle {
-    sender: Sender<Message>,
-    wake: Arc<OwnedFd>,
-}
-
-impl Handle {
-    /// Ends the router: [`Host::run`] returns.
-    pub fn stop(&self) {
-        self.tell(Message::Stop);
-    }
-
-    /// Takes over what can change while running: routes, faces, strategies, the content store, who may command.
-    pub fn reload(&self, config: Config) {
-        let signer = advertiser_signer(&config);
-        // Files are read here, not in the router's thread.
-        let rules = authorize::rules(&config, WallClock::start().unix_ms()).map(Box::new);
-        let mut plan = Plan::of(config);
-        match signer {
-            Ok(signer) => plan = plan.signed_by(signer),
-            Err(error) => tracing::error!(%error, "commands to others are signed as before"),
-        }
-        self.tell(Message::Reload(Box::new(plan), rules));
-    }
-
-    /// Asks; `reply` is called in the router's thread, soon. It is let go of without being called when the router ends meanwhile.
-    ///
-    /// # Errors
-    /// When the question is not taken.
-    pub fn ask(
-        &self,
-        question: Question,
-        reply: impl FnOnce(Answer, Duration) + Send + 'static,
-    ) -> Result<(), AskError> {
-        self.sender.try_send(Message::Ask(question, Box::new(reply))).map_err(|error| match error {
-            TrySendError::Full(_) => AskError::Busy,
-            TrySendError::Disconnected(_) => AskError::Ended,
-        })?;
-        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
-        Ok(())
-    }
-
-    fn tell(&self, message: Message) {
-        // A router that has ended needs to be told nothing.
-        if self.sender.send(message).is_ok() {
-            let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
-        }
-    }
-}
-
-/// A router with its sockets.
+/// A router: the first shard with its sockets and tables, control, and the pool of other shards.
 pub struct Host {
-    epoll: OwnedFd,
-    wake: Arc<OwnedFd>,
-    messages: Receiver<Message>,
-    handle: Handle,
-    started: time::Instant,
+    pub(crate) epoll: OwnedFd,
+    pub(crate) wake: Arc<OwnedFd>,
+    pub(crate) requests: Receiver<HostRequest>,
+    pub(crate) handle: Handle,
+    pub(crate) started: time::Instant,
     pub(crate) wall: WallClock,
-    /// Without faces, routes and strategies, which control keeps.
+    /// All options except faces, routes and strategies, which control keeps.
     pub(crate) config: Config,
     pub(crate) faces: Faces,
-    pub(crate) known: FaceTable,
+    pub(crate) face_table: FaceTable,
     pub(crate) plane: Plane,
     pub(crate) pool: Pool,
     /// The other shards, if there are any.
-    pub(crate) crew: Option<Crew>,
+    pub(crate) shard_pool: Option<ShardPool>,
     pub(crate) control: Control,
     pub(crate) authority: Authority,
     pub(crate) batch: Vec<Packet>,
     pub(crate) out: Vec<Packet>,
-    /// Packets that other shards handed over.
-    pub(crate) own: Vec<Packet>,
-    ended: Vec<FaceEvent>,
-    untold: Vec<FaceEvent>,
-    connecting: Vec<(FaceId, Ticket)>,
-    resolver: Resolver,
-    /// Management has more to do.
-    busy: bool,
-    /// Commands of others whose face is being connected.
-    pub(crate) waiting: Vec<(Ticket, Reply)>,
-    pub(crate) loop_time: LoopTime,
-    /// Packets taken through the plane.
+    /// Packets that other shards handed over: their names belong to this shard.
+    pub(crate) local_batch: Vec<Packet>,
+    /// Closed faces, with last packets that are still to be forwarded.
+    pub(crate) closed_faces: Vec<FaceEvent>,
+    /// Face events that control has not received yet.
+    pub(crate) pending_face_events: Vec<FaceEvent>,
+    /// Connecting faces and the operations that wait for them.
+    pub(crate) pending_connects: Vec<(FaceId, OperationId)>,
+    pub(crate) resolver: Resolver,
+    /// Management has more work than the last iteration had time for.
+    pub(crate) has_backlog: bool,
+    /// Queries with a command that is not complete yet.
+    pub(crate) deferred_queries: Vec<(OperationId, ReplyCallback)>,
+    pub(crate) loop_time: EventLoopStats,
+    /// Number of packets processed by the plane.
     pub(crate) packets: u64,
-    /// Present while somebody looks.
-    pub(crate) watch: Option<Box<Watch>>,
+    /// Captures and prefix counters; present only while a client uses them.
+    pub(crate) observer: Option<Box<PacketObserver>>,
+    /// Records decisions; present only while a client traces.
+    pub(crate) tracer: Option<Box<Tracer>>,
     pub(crate) trace_id: u64,
     pub(crate) shortage_log: ShortageLog,
-    /// Of the places for commands of others that wait.
-    pub(crate) rest_shortages: Shortages,
+    /// Queries that were refused because too many commands were waiting.
+    pub(crate) query_shortages: Shortages,
 }
 
 impl core::fmt::Debug for Host {
@@ -173,174 +112,19 @@ impl core::fmt::Debug for Host {
     }
 }
 
-/// Lends everything but control.
-macro_rules! hands {
-    ($host:expr, $now:expr) => {
-        Hands {
-            now: $now,
-            faces: &mut $host.faces,
-            known: &mut $host.known,
-            plane: &mut $host.plane,
-            pool: &mut $host.pool,
-            batch: &mut $host.batch,
-            out: &mut $host.out,
-            ended: &mut $host.ended,
-            untold: &mut $host.untold,
-            connecting: &mut $host.connecting,
-            resolver: &mut $host.resolver,
-            crew: $host.crew.as_mut(),
-            work: ($host.packets, $host.loop_time),
-            wall: $host.wall,
-        }
-    };
-}
-
 impl Host {
-    /// Opens every listener of a configuration, fills in its faces, routes and strategies.
-    ///
-    /// # Errors
-    /// What can't be had, and what helps: a port that is taken, a path one may not write to.
-    pub fn new(config: Config) -> Result<Self, StartError> {
-        Host::with_inherited(config, None)
-    }
-
-    /// As [`new`](Self::new), with a unix socket that listens already in place of the configuration's.
-    ///
-    /// # Errors
-    /// See there.
-    pub fn with_inherited(mut config: Config, inherited: Option<InheritedUnix>) -> Result<Self, StartError> {
-        let system = |what| move |errno| StartError::System { what, errno };
-        settings::address_space_fits(&config).map_err(StartError::Tables)?;
-        raise_descriptor_limit();
-        nw_faces::free_at_once();
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("an epoll descriptor"))?;
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(system("an event descriptor"))?;
-        epoll::add(&epoll, &wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)
-            .map_err(system("to watch a descriptor"))?;
-        let (key, seed) = random().map_err(system("random octets"))?;
-        let wall = WallClock::start();
-        let authority = Authority::new(&config, wall.unix_ms())?;
-        let (now, started) = (Instant::START, time::Instant::now());
-        if config.forwarder.shards == 0 {
-            config.forwarder.shards = Machine::here().shards() as u32;
-        }
-        let shards = config.forwarder.shards as usize;
-        let placement = Placement::of(&config.forwarder);
-        // Frames of AF_XDP are touched by whoever registers them.
-        let visit = placement.at_first();
-        let mut faces = Faces::new(settings::faces(&config, Share { shard: 0, shards }), epoll.as_fd())?;
-        let mut known = FaceTable::new();
-        let mut plane = settings::plane(&config, key, seed, Share { shard: 0, shards });
-        let mut pool = Pool::new(key, CHUNKS_MAX, PACKETS_MAX);
-        let (mut batch, mut out, mut ended, mut untold, mut connecting) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        faces.open_internal(now);
-        faces.open_null(now);
-        listen(&config, inherited, &mut faces)?;
-        faces.set_interface_policy(now, settings::interfaces(&config), &mut pool)?;
-        faces.set_xdp(now, settings::xdp(&config), Box::new(KernelSteering { key, shards: shards as u8 }))?;
-        // Threads that can't be bound run anywhere.
-        drop(visit);
-        let mut crew = match shards {
-            1 => None,
-            _ => Some(Crew::start(&config, (key, seed), started, &faces, &placement)?),
-        };
-        // So are the tables by the first routes.
-        let _visit = placement.at_first();
-        if let Some(crew) = &mut crew {
-            let bell = crew.exchange_mut().bell().as_fd();
-            epoll::add(&epoll, bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)
-                .map_err(system("to watch a descriptor"))?;
-        }
-        let (sender, messages) = crossbeam_channel::bounded(64);
-        let wake = Arc::new(wake);
-        let handle = Handle { sender, wake: Arc::clone(&wake) };
-        let resolved = handle.clone();
-        let mut resolver = Resolver::new(move |addresses| resolved.tell(Message::Resolved(addresses)));
-        let mut hands = Hands {
-            now,
-            faces: &mut faces,
-            known: &mut known,
-            plane: &mut plane,
-            pool: &mut pool,
-            batch: &mut batch,
-            out: &mut out,
-            ended: &mut ended,
-            untold: &mut untold,
-            connecting: &mut connecting,
-            resolver: &mut resolver,
-            crew: crew.as_mut(),
-            work: (0, LoopTime::default()),
-            wall,
-        };
-        hands.absorb_face_events();
-        let control_config = ControlConfig {
-            version: concat!("namewire ", env!("CARGO_PKG_VERSION")).to_owned(),
-            seed,
-            next_hops_max: config.tables.next_hops_per_prefix as usize,
-            routes_max: config.tables.routes as usize,
-        };
-        let mut control =
-            Control::new(control_config, &mut hands).map_err(|refusal| StartError::Tables(refusal.text))?;
-        let signer = advertiser_signer(&config)?;
-        let plan = Plan::of(config).signed_by(signer);
-        let config = plan.rest.clone();
-        control.apply_config(plan, &mut hands);
-        while control.has_work() {
-            control.work(now, &mut hands);
-        }
-        if let Some(crew) = &mut crew {
-            crew.settle(now, &mut faces, &known, &mut pool);
-        }
-        if config.tables.lock {
-            let locked = rustix::mm::mlockall(rustix::mm::MlockAllFlags::CURRENT);
-            locked.map_err(|errno| StartError::Lock { errno })?;
-        }
-        Ok(Host {
-            handle,
-            epoll,
-            wake,
-            messages,
-            started,
-            wall,
-            config,
-            faces,
-            known,
-            plane,
-            pool,
-            crew,
-            control,
-            authority,
-            batch,
-            out,
-            own: Vec::new(),
-            ended,
-            untold,
-            connecting,
-            resolver,
-            busy: false,
-            waiting: Vec::new(),
-            loop_time: LoopTime::default(),
-            packets: 0,
-            watch: None,
-            trace_id: 0,
-            shortage_log: ShortageLog::default(),
-            rest_shortages: Shortages::default(),
-        })
-    }
-
-    /// For telling this router something once it runs.
+    /// Returns a handle that sends requests to this router from other threads.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Threads that forward.
+    /// Returns the number of shards.
     pub const fn shards(&self) -> u32 {
         self.config.forwarder.shards
     }
 
-    /// Where it listens, as URIs; and advice about what the system granted.
+    /// Returns the URI of each listener, with advice if the system granted less than was
+    /// configured.
     pub fn listeners(&self) -> Vec<(String, Option<String>)> {
         let describe = |listener: nw_faces::ListenerStatus| {
             (listener.uri.to_string(), listener.udp.as_ref().and_then(nw_faces::UdpBuffer::advice))
@@ -348,173 +132,203 @@ impl Host {
         self.faces.listeners().into_iter().map(describe).collect()
     }
 
-    /// Time since the start, on the clock of the loop.
+    /// Returns the time since the start, on the clock of the event loop.
     pub(crate) fn started(&self) -> Duration {
         self.started.elapsed()
     }
 
-    pub(crate) fn now(&self) -> Instant {
-        Instant::START + self.started.elapsed()
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::START + self.started.elapsed()
     }
 
-    /// Lends control, and everything else to its hands.
+    /// Calls `work` with control and its environment.
     pub(crate) fn with_control<R>(
         &mut self,
-        now: Instant,
-        work: impl FnOnce(&mut Control, &mut Hands<'_>) -> R,
+        now: Timestamp,
+        work: impl FnOnce(&mut Control, &mut HostEnvironment<'_>) -> R,
     ) -> R {
-        work(&mut self.control, &mut hands!(self, now))
+        work(&mut self.control, &mut environment!(self, now))
     }
 
     /// Runs until [`Handle::stop`], then sends what can be sent at once and closes every face.
     ///
     /// # Errors
-    /// When the system refuses to wait for packets.
+    /// If the system refuses to wait for packets.
     pub fn run(&mut self) -> Result<(), StartError> {
-        let result = self.turn_until_stopped();
+        let result = self.event_loop();
         self.out.drain(..).chain(self.batch.drain(..)).for_each(|packet| self.pool.release(packet));
         self.faces.close_all(&mut self.pool);
-        if let Some(crew) = &mut self.crew {
-            crew.stop();
+        if let Some(shard_pool) = &mut self.shard_pool {
+            shard_pool.stop();
         }
         result
     }
 
-    fn turn_until_stopped(&mut self) -> Result<(), StartError> {
-        if let Some(cpu) = self.crew.as_ref().and_then(|crew| crew.first_cpu()) {
+    fn event_loop(&mut self) -> Result<(), StartError> {
+        if let Some(cpu) = self.shard_pool.as_ref().and_then(|shard_pool| shard_pool.first_cpu()) {
             placement::pin_shard(0, cpu);
         }
         let mut events = Vec::with_capacity(EVENTS_MAX);
-        let mut woke = self.now();
+        let mut woke_at = self.now();
         let mut cpu_before = None;
         loop {
-            // One look at the clock serves for this turn's end and the next timer.
-            let done = self.now();
-            self.count_turn(done.since(woke), cpu_before);
-            cpu_before = self.busy.then(cpu_time);
-            self.tell_xdp_news();
-            let timeout = self.timeout(done);
-            let timeout =
-                if self.must_not_sleep() { Some(Timespec { tv_sec: 0, tv_nsec: 0 }) } else { timeout };
+            // One reading of the clock serves for the end of this iteration and the next timer.
+            let iteration_end = self.now();
+            self.record_iteration(iteration_end.since(woke_at), cpu_before);
+            cpu_before = self.has_backlog.then(cpu_time);
+            self.send_xdp_updates();
+            let timeout = self.timeout(iteration_end);
+            let timeout = if self.must_not_sleep() {
+                Some(Timespec { tv_sec: 0, tv_nsec: 0 })
+            } else {
+                timeout
+            };
             events.clear();
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
+            match epoll::wait(
+                &self.epoll,
+                rustix::buffer::spare_capacity(&mut events),
+                timeout.as_ref(),
+            ) {
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(StartError::System { what: "to wait for packets", errno }),
+                Err(errno) => {
+                    return Err(StartError::System { request: "to wait for packets", errno });
+                }
             }
             let now = self.now();
-            woke = now;
-            if let Some(crew) = &mut self.crew {
-                crew.exchange_mut().bell().wake();
+            woke_at = now;
+            if let Some(shard_pool) = &mut self.shard_pool {
+                shard_pool.links_mut().waker().set_awake();
             }
-            self.meet_others(now);
+            self.process_shard_messages(now);
             for event in &events {
                 match event.data.u64() {
-                    BELL => self.hush(),
-                    // It says so again at the next turn.
-                    token if token != WAKE && self.is_crowded() => {}
-                    WAKE => {
-                        if !self.take_messages(now) {
+                    SHARD_WAKE_TOKEN => self.clear_waker(),
+                    // Level-triggered: the event is reported again in the next iteration.
+                    token if token != WAKE_TOKEN && self.is_backpressured() => {}
+                    WAKE_TOKEN => {
+                        if !self.process_requests(now) {
                             return Ok(());
                         }
                     }
                     token => {
-                        self.faces.on_ready(now, token, event.flags, &mut self.pool, &mut self.batch);
+                        self.faces.on_ready(
+                            now,
+                            token,
+                            event.flags,
+                            &mut self.pool,
+                            &mut self.batch,
+                        );
                         self.forward(now);
                     }
                 }
             }
-            self.tell_face_events(now);
+            self.report_face_events(now);
             self.faces.flush(&mut self.pool);
-            self.manage(now);
+            self.run_management(now);
             self.tick(now);
-            self.take_in_ends(now);
+            self.drain_closed_faces(now);
             self.log_shortages(now);
-            self.expire_watch(now);
-            if let Some(crew) = &mut self.crew {
-                crew.exchange_mut().ring();
+            self.expire_observer(now);
+            if let Some(shard_pool) = &mut self.shard_pool {
+                shard_pool.links_mut().wake_peers();
             }
         }
     }
 
-    /// `cpu_before` is there when management waited as the turn began; packets alone cost no look at that clock.
-    fn count_turn(&mut self, took: Duration, cpu_before: Option<Duration>) {
-        let took_ns = took.as_nanos() as u64;
+    /// Updates the loop's counters. `cpu_before` is the thread's CPU time at the start of the
+    /// iteration, read only if management had work then.
+    fn record_iteration(&mut self, elapsed: Duration, cpu_before: Option<Duration>) {
+        let elapsed_ns = elapsed.as_nanos() as u64;
         self.loop_time.turns += 1;
-        self.loop_time.slow_turns += u64::from(took_ns > SLOW_TURN_NS);
-        self.loop_time.busy_ns += took_ns;
-        self.loop_time.longest_ns = self.loop_time.longest_ns.max(took_ns);
+        self.loop_time.slow_turns += u64::from(elapsed_ns > SLOW_ITERATION_NS);
+        self.loop_time.busy_ns += elapsed_ns;
+        self.loop_time.longest_ns = self.loop_time.longest_ns.max(elapsed_ns);
         if let Some(before) = cpu_before {
             let cpu_ns = cpu_time().saturating_sub(before).as_nanos() as u64;
-            self.loop_time.longest_management_cpu_ns = self.loop_time.longest_management_cpu_ns.max(cpu_ns);
-            self.loop_time.slow_management_turns += u64::from(cpu_ns > SLOW_TURN_NS);
+            self.loop_time.longest_management_cpu_ns =
+                self.loop_time.longest_management_cpu_ns.max(cpu_ns);
+            self.loop_time.slow_management_turns += u64::from(cpu_ns > SLOW_ITERATION_NS);
         }
     }
 
-    fn timeout(&self, now: Instant) -> Option<Timespec> {
+    /// Returns how long the loop may sleep. `None`: until an event.
+    fn timeout(&self, now: Timestamp) -> Option<Timespec> {
         let timers = [
             self.faces.deadline(),
             self.plane.deadline(),
             Some(self.control.next_timeout()),
             Some(self.authority.next_timeout()),
         ];
-        if self.busy {
+        if self.has_backlog {
             return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
         }
-        let due = timers.into_iter().flatten().min().filter(|due| *due != Instant::NEVER)?;
+        let due = timers.into_iter().flatten().min().filter(|due| *due != Timestamp::NEVER)?;
         let wait = due.since(now);
         Some(Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) })
     }
 
-    /// Takes what was read, as far as it is this shard's, through the plane, and queues what leaves.
-    pub(crate) fn forward(&mut self, now: Instant) {
-        hands!(self, now).absorb_face_events();
-        if let Some(watch) = &mut self.watch {
-            self.plane.read_names(&mut self.batch, &mut self.pool);
-            watch.incoming(now, &self.batch, &self.pool);
+    /// Hands over packets that belong to other shards, and forwards the others.
+    pub(crate) fn forward(&mut self, now: Timestamp) {
+        environment!(self, now).absorb_face_events();
+        if let Some(observer) = &mut self.observer {
+            self.plane.resolve_names(&mut self.batch, &mut self.pool);
+            observer.incoming(now, &self.batch, &self.pool);
         }
         self.distribute(now);
-        self.forward_own(now);
-        if !self.ended.is_empty() {
-            hands!(self, now).absorb_ended();
+        self.forward_local(now);
+        if !self.closed_faces.is_empty() {
+            environment!(self, now).absorb_closed_faces();
         }
     }
 
-    /// Takes what is this shard's through the plane, and queues what leaves.
-    pub(crate) fn forward_own(&mut self, now: Instant) {
+    /// Processes the packets of this shard and queues those that leave.
+    pub(crate) fn forward_local(&mut self, now: Timestamp) {
         self.packets += self.batch.len() as u64;
-        self.plane.process(now, &mut self.batch, &mut self.pool, &mut self.out);
+        match &mut self.tracer {
+            None => self.plane.process(now, &mut self.batch, &mut self.pool, &mut self.out),
+            Some(tracer) => {
+                tracer.process(
+                    now,
+                    &mut self.plane,
+                    &mut self.batch,
+                    &mut self.pool,
+                    &mut self.out,
+                );
+            }
+        }
         self.send(now);
-        while let Some(lesson) = self.plane.next_lesson() {
-            self.learn(now, lesson);
+        while let Some(event) = self.plane.next_route_event() {
+            self.learn(now, event);
         }
     }
 
-    /// Lets control change routes by what self-learning found out.
+    /// Passes an announcement or a Nack to control, which adds or removes learned routes.
     #[cold]
-    pub(crate) fn learn(&mut self, now: Instant, lesson: Packet) {
-        let meta = self.pool.meta(&lesson);
+    pub(crate) fn learn(&mut self, now: Timestamp, event: Packet) {
+        let meta = self.pool.meta(&event);
         let (kind, face) = (meta.kind, meta.ingress);
         let ingress = self.ingress(face);
-        let bytes = self.pool.bytes(&lesson).to_vec();
-        self.pool.release(lesson);
-        let hands = &mut hands!(self, now);
+        let bytes = self.pool.bytes(&event).to_vec();
+        self.pool.release(event);
+        let env = &mut environment!(self, now);
         match kind {
             Kind::Data => {
-                self.control.learn(now, ingress, &bytes, &mut self.authority, hands);
+                self.control.learn(now, ingress, &bytes, &mut self.authority, env);
             }
             Kind::Interest | Kind::Nack => {
                 if let Ok(interest) = nw_wire::Interest::check(&bytes) {
-                    self.control.unlearn(now, ingress, interest.name(), hands);
+                    self.control.unlearn(now, ingress, interest.name(), env);
                 }
             }
         }
         self.send(now);
     }
 
-    fn send(&mut self, now: Instant) {
-        self.note_asked(now);
-        if let Some(watch) = &mut self.watch {
-            self.out.iter().for_each(|packet| watch.outgoing(now, packet, &self.pool));
+    /// Passes outgoing packets to their faces.
+    fn send(&mut self, now: Timestamp) {
+        self.record_prefix_interests(now);
+        if let Some(observer) = &mut self.observer {
+            self.out.iter().for_each(|packet| observer.outgoing(now, packet, &self.pool));
         }
         for packet in self.out.drain(..) {
             let egress = self.pool.meta(&packet).egress;
@@ -522,37 +336,41 @@ impl Host {
         }
     }
 
-    /// Answers what came to the internal face; a bounded amount, then packets have their turn.
-    fn manage(&mut self, now: Instant) {
+    /// Processes packets received on the internal face and parts of long operations, for a bounded
+    /// time.
+    fn run_management(&mut self, now: Timestamp) {
         let start = time::Instant::now();
-        let is_over = || start.elapsed() >= MANAGEMENT_PER_TURN;
-        self.busy = true;
+        let is_over = || start.elapsed() >= MANAGEMENT_PER_ITERATION;
+        self.has_backlog = true;
         while !is_over() {
-            let mut answered = 0;
-            // Where commands take all the time, what they began goes on nevertheless: a part each turn.
-            while answered < MANAGEMENT_AT_ONCE
-                && (answered == 0 || !is_over())
+            let mut processed = 0;
+            // Even if commands take all the time, one part of what they began is executed per
+            // iteration.
+            while processed < MANAGEMENT_INTERESTS_MAX
+                && (processed == 0 || !is_over())
                 && let Some(link_packet) = self.faces.next_internal()
             {
-                self.answer(now, &link_packet);
-                answered += 1;
+                self.process_internal(now, &link_packet);
+                processed += 1;
             }
-            let works = self.control.has_work();
-            if works {
-                self.control.work(now, &mut hands!(self, now));
+            let has_work = self.control.has_work();
+            if has_work {
+                self.control.work(now, &mut environment!(self, now));
             }
-            let follows = self.follow_up_on_certificates(now);
-            if answered == 0 && !works && !follows {
-                self.busy = false;
+            let has_certificates = self.process_certificates(now);
+            if processed == 0 && !has_work && !has_certificates {
+                self.has_backlog = false;
                 break;
             }
             self.forward(now);
-            self.tell_face_events(now);
+            self.report_face_events(now);
         }
         self.faces.flush(&mut self.pool);
     }
 
-    fn answer(&mut self, now: Instant, link_packet: &[u8]) {
+    /// Processes a link packet received on the internal face: an Interest, or a reply to one of the
+    /// router's own.
+    fn process_internal(&mut self, now: Timestamp, link_packet: &[u8]) {
         let Ok(packet) = LpPacket::check(link_packet) else { return };
         let Some(wire) = packet.fragment else { return };
         match (packet.nack, wire.first()) {
@@ -566,60 +384,74 @@ impl Host {
         let face = packet.incoming_face_id.and_then(FaceId::from_number).unwrap_or(FaceId::NONE);
         let ingress = self.ingress(face);
         let (authority, token) = (&mut self.authority, packet.pit_token);
-        self.control.on_interest(now, ingress, token, wire, authority, &mut hands!(self, now));
+        self.control.on_interest(
+            now,
+            ingress,
+            token,
+            wire,
+            authority,
+            &mut environment!(self, now),
+        );
     }
 
-    /// What management is told of the face that something came by.
+    /// Returns the ingress information for a face.
     fn ingress(&self, face: FaceId) -> Ingress {
-        let local = self.known.info(face).is_some_and(|info| info.scope == Scope::Local);
+        let local = self.face_table.info(face).is_some_and(|info| info.scope == Scope::Local);
         let address = || self.faces.status(face)?.uri.address();
         let peer = match local {
-            false => address().map_or(Peer::Face(face.number()), |address| Peer::at(address.ip())),
-            true => Peer::Face(face.number()),
+            false => address().map_or(PeerGroup::Face(face.number()), |address| {
+                PeerGroup::of_address(address.ip())
+            }),
+            true => PeerGroup::Face(face.number()),
         };
         Ingress { face, local, peer }
     }
 
-    /// Asks for certificates that commands wait for, and passes a command in again whose certificates came, or will not: one, for checking its
-    /// signatures takes as long as a part of other work. True when there was something: to be called again, with packets in between.
-    fn follow_up_on_certificates(&mut self, now: Instant) -> bool {
-        let mut done = false;
+    /// Sends Interests for certificates that commands wait for, and passes on one command after its
+    /// certificate has arrived or timed out: verifying its signatures takes as long as a part of
+    /// other work. Returns whether it did anything; if so it must be called again, with packets in
+    /// between.
+    fn process_certificates(&mut self, now: Timestamp) -> bool {
+        let mut is_active = false;
         if let Some((interest, face)) = self.authority.next_ready() {
-            done = true;
-            if self.known.contains(face) {
+            is_active = true;
+            if self.face_table.contains(face) {
                 let ingress = self.ingress(face);
-                let (authority, hands) = (&mut self.authority, &mut hands!(self, now));
-                self.control.on_interest(now, ingress, Token::NONE, &interest, authority, hands);
+                let (authority, env) = (&mut self.authority, &mut environment!(self, now));
+                self.control.on_interest(now, ingress, Token::NONE, &interest, authority, env);
             }
         }
-        while let Some(link_packet) = self.authority.next_ask(nonce) {
+        while let Some(link_packet) = self.authority.next_fetch(random_nonce) {
             self.faces.inject(now, &link_packet, &mut self.pool, &mut self.batch);
-            done = true;
+            is_active = true;
         }
-        done
+        is_active
     }
 
-    fn tell_face_events(&mut self, now: Instant) {
-        while !self.untold.is_empty() {
-            for event in core::mem::take(&mut self.untold) {
-                self.tell_face_event(now, event);
+    /// Reports all pending face events, and those that they cause.
+    fn report_face_events(&mut self, now: Timestamp) {
+        while !self.pending_face_events.is_empty() {
+            for event in core::mem::take(&mut self.pending_face_events) {
+                self.report_face_event(now, event);
             }
             self.forward(now);
         }
-        self.answer_waiting();
+        self.send_deferred_replies();
     }
 
-    /// Deals with faces that ended because a write failed or a question asked for it, until none is left: the loop may sleep then.
-    fn take_in_ends(&mut self, now: Instant) {
-        while self.faces.has_events() || !self.ended.is_empty() {
+    /// Processes faces that closed after a failed write or by a query, until none is left, so that
+    /// the loop may sleep.
+    fn drain_closed_faces(&mut self, now: Timestamp) {
+        while self.faces.has_events() || !self.closed_faces.is_empty() {
             self.forward(now);
-            self.tell_face_events(now);
+            self.report_face_events(now);
             self.faces.flush(&mut self.pool);
         }
     }
 
-    fn tell_face_event(&mut self, now: Instant, event: FaceEvent) {
-        let hands = &mut hands!(self, now);
+    /// Reports an event to access control and to control, and completes a pending connect.
+    fn report_face_event(&mut self, now: Timestamp, event: FaceEvent) {
+        let env = &mut environment!(self, now);
         let kind = match &event {
             FaceEvent::Created(_) => FaceEventKind::Created,
             FaceEvent::Destroyed(..) => FaceEventKind::Destroyed,
@@ -628,48 +460,54 @@ impl Host {
         };
         let (id, status) = match &event {
             FaceEvent::Created(status) | FaceEvent::Destroyed(status, _) => {
-                (status.id, Some(last_status(status, now)))
+                (status.id, Some(face_status(status, now)))
             }
             FaceEvent::Up(id) | FaceEvent::Down(id) => {
-                (*id, hands.faces.status(*id).map(|status| last_status(&status, now)))
+                (*id, env.faces.status(*id).map(|status| face_status(&status, now)))
             }
         };
         match &event {
-            FaceEvent::Created(status) => self.authority.note_face(status.id, &status.uri, true),
-            FaceEvent::Destroyed(status, _) => self.authority.note_face(status.id, &status.uri, false),
+            FaceEvent::Created(status) => self.authority.record_face(status.id, &status.uri, true),
+            FaceEvent::Destroyed(status, _) => {
+                self.authority.record_face(status.id, &status.uri, false)
+            }
             FaceEvent::Up(_) | FaceEvent::Down(_) => {}
         }
-        let waiting = |connecting: &mut Vec<(FaceId, Ticket)>| {
-            let at = connecting.iter().position(|(face, _)| *face == id)?;
-            Some(connecting.swap_remove(at).1)
+        let take_operation = |pending: &mut Vec<(FaceId, OperationId)>| {
+            let index = pending.iter().position(|(face, _)| *face == id)?;
+            Some(pending.swap_remove(index).1)
         };
         match &event {
             FaceEvent::Up(id) => {
-                if let Some(ticket) = waiting(hands.connecting) {
-                    self.control.face_completed(now, ticket, Ok(*id), hands);
+                if let Some(operation) = take_operation(env.pending_connects) {
+                    self.control.on_face_connected(now, operation, Ok(*id), env);
                 }
             }
             FaceEvent::Destroyed(_, reason) => {
-                if let Some(ticket) = waiting(hands.connecting) {
-                    self.control.face_completed(
+                if let Some(operation) = take_operation(env.pending_connects) {
+                    self.control.on_face_connected(
                         now,
-                        ticket,
+                        operation,
                         Err(Refusal::new(504, reason.to_string())),
-                        hands,
+                        env,
                     );
                 }
             }
             FaceEvent::Created(_) | FaceEvent::Down(_) => {}
         }
-        // The router's own faces have always been there.
+        // The router's own faces exist from the start.
         if let Some(status) = status.filter(|_| id.number() >= u64::from(FaceId::FIRST)) {
-            self.control.face_event(now, kind, &status, hands);
+            self.control.on_face_event(now, kind, &status, env);
         }
     }
 
-    fn tick(&mut self, now: Instant) {
+    /// Runs all due timers.
+    fn tick(&mut self, now: Timestamp) {
         if self.plane.deadline().is_some_and(|due| due <= now) {
-            self.plane.tick(now, &mut self.pool, &mut self.out);
+            match &mut self.tracer {
+                None => self.plane.tick(now, &mut self.pool, &mut self.out),
+                Some(tracer) => tracer.tick(now, &mut self.plane, &mut self.pool, &mut self.out),
+            }
             self.send(now);
         }
         if self.faces.deadline().is_some_and(|due| due <= now) {
@@ -678,98 +516,67 @@ impl Host {
         }
         if self.authority.next_timeout() <= now {
             self.authority.on_timeout(now);
-            // Commands may wait no longer: the next turn goes on with them.
-            self.busy = true;
+            // The next iteration continues with commands that waited for a certificate.
+            self.has_backlog = true;
         }
         if self.control.next_timeout() <= now {
-            self.control.on_timeout(now, &mut hands!(self, now));
+            self.control.on_timeout(now, &mut environment!(self, now));
             self.forward(now);
         }
-        // What timers made leave or happen is dealt with before the loop sleeps.
-        self.tell_face_events(now);
+        // Process the effects of timers before the loop sleeps.
+        self.report_face_events(now);
         self.faces.flush(&mut self.pool);
     }
 
-    /// False when the router shall end.
-    fn take_messages(&mut self, now: Instant) -> bool {
+    /// Processes requests from other threads. Returns `false` if the router must stop.
+    fn process_requests(&mut self, now: Timestamp) -> bool {
         let mut count = [0; 8];
         let _ = rustix::io::read(&*self.wake, &mut count[..]);
-        let mut questions = 0;
-        while let Ok(message) = self.messages.try_recv() {
-            match message {
-                Message::Stop => return false,
-                Message::Resolved((ticket, addresses)) => {
-                    self.control.host_resolved(now, ticket, addresses, &mut hands!(self, now));
+        let mut queries = 0;
+        while let Ok(request) = self.requests.try_recv() {
+            match request {
+                HostRequest::Stop => return false,
+                HostRequest::Resolved((operation, addresses)) => {
+                    self.control.on_host_resolved(
+                        now,
+                        operation,
+                        addresses,
+                        &mut environment!(self, now),
+                    );
                     self.forward(now);
                 }
-                Message::Ask(question, reply) => {
-                    self.answer_question(now, question, reply);
-                    questions += 1;
-                    if questions == QUESTIONS_PER_TURN {
-                        // More may wait: packets first, then again.
+                HostRequest::Query(query, reply) => {
+                    self.answer_query(now, query, reply);
+                    queries += 1;
+                    if queries == QUERIES_PER_ITERATION {
+                        // More may be queued: continue after packets had their turn.
                         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
                         return true;
                     }
                 }
-                Message::Reload(plan, rules) => self.reload(now, *plan, rules),
+                HostRequest::Reload(desired, rules) => self.reload(now, *desired, rules),
             }
         }
         true
     }
 }
 
-/// Processor time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
-/// A face is a descriptor, and the usual soft limit of 1024 is for programs with few.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    if let Err(errno) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
-    {
-        tracing::warn!(%errno, "can't raise the limit of open files; faces may be refused");
-    }
+/// Returns a nonce for an Interest of the router itself.
+fn random_nonce() -> u32 {
+    let mut bytes = [0; 4];
+    // Without randomness the nonce is 0: loops are still detected, as the name differs.
+    let _ = getrandom::fill(&mut bytes);
+    u32::from_ne_bytes(bytes)
 }
 
-/// The keyed hash's secret and the seed of nonces.
-fn random() -> Result<(HashKey, u64), Errno> {
-    let mut octets = [0; 40];
-    getrandom::fill(&mut octets).map_err(|_| Errno::IO)?;
-    let word = |at: usize| u64::from_ne_bytes(core::array::from_fn(|i| octets[8 * at + i]));
-    Ok((HashKey::new([word(0), word(1), word(2), word(3)]), word(4)))
-}
-
-/// Of an Interest of our own.
-fn nonce() -> u32 {
-    let mut octets = [0; 4];
-    // Without randomness a nonce is still one; loops are known by the name too.
-    let _ = getrandom::fill(&mut octets);
-    u32::from_ne_bytes(octets)
-}
-
-/// Where this process' unix socket is, by its configuration, user and environment.
+/// Returns the path of this process's Unix socket, from its configuration, user and environment.
 pub fn unix_path(config: &Config) -> PathBuf {
     let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     config.unix_path(rustix::process::geteuid().is_root(), runtime_dir.as_deref())
-}
-
-fn listen(config: &Config, inherited: Option<InheritedUnix>, faces: &mut Faces) -> Result<(), StartError> {
-    if let Some(inherited) = inherited {
-        faces.adopt_unix(inherited)?;
-    } else if config.unix.enabled {
-        faces.listen_unix(&unix_path(config), config.unix.mode.0)?;
-    }
-    for address in &config.tcp.listen {
-        faces.listen_tcp(*address)?;
-    }
-    for address in &config.udp.listen {
-        faces.listen_udp(*address)?;
-    }
-    for address in &config.websocket.listen {
-        faces.listen_websocket(*address)?;
-    }
-    Ok(())
 }

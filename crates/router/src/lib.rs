@@ -1,16 +1,16 @@
-//! Host A: the fused router. One shard, one loop; or several, which share nothing.
+//! Host A: the fused router, with one event loop or several shards that share nothing.
 //!
-//! Layer 5 (hosts). [`plane`] is the pure part, [`control`] management, [`host`] the loop with sockets.
+//! Layer 5 (hosts). [`plane`] is the pure forwarding plane, [`host`] the event loop with its
+//! sockets; management is the crate `nw-control`.
 
 #![forbid(unsafe_code)]
 
-mod authorize;
+mod authority;
 mod check;
-pub mod control;
 mod environment;
-mod explain;
+mod handle;
 pub mod host;
-pub mod inside;
+pub mod introspection;
 pub mod placement;
 pub mod plane;
 pub mod privileges;
@@ -18,65 +18,69 @@ mod reload;
 mod resolver;
 mod settings;
 mod shards;
-mod shortages;
-mod wall;
+mod shortage_log;
+mod start;
+mod trace;
+mod wall_clock;
 pub mod xdp;
 
 pub use check::{CheckError, Checked, Stage, check, check_file};
-pub use host::{Handle, Host, unix_path};
-pub use nw_faces::{FaceError, InheritedUnix, take_inherited};
+pub use handle::Handle;
+pub use host::{Host, unix_path};
+pub use nw_faces::{ActivatedUnixSocket, FaceError, take_activated_sockets};
 
 use rustix::io::Errno;
 use std::path::PathBuf;
 
-/// Why a router can't start or go on.
+/// Errors at the start of a router, or of its event loop.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A listener or face.
+    /// A listener or face can't be opened.
     #[error(transparent)]
     Face(#[from] nw_faces::FaceError),
-    /// A file of `management.trusted_keys`.
-    #[error("can't trust the key in {}: {why}", path.display())]
+    /// A key file of `management.trusted_keys` can't be used.
+    #[error("can't trust the key in {}: {reason}", path.display())]
     TrustedKey {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
-        why: String,
+        /// What is wrong with it.
+        reason: String,
     },
-    /// An `[[anchor]]`.
-    #[error("can't use the anchor {id}: {why}")]
+    /// A trust anchor (`[[anchor]]`) can't be used.
+    #[error("can't use the anchor {id}: {reason}")]
     Anchor {
-        /// Which.
+        /// Id of the anchor.
         id: String,
-        /// Why.
-        why: String,
+        /// What is wrong with it.
+        reason: String,
     },
-    /// A file of `rib.key` or `rib.certificate`.
-    #[error("can't sign commands to other routers with {}: {why}", path.display())]
+    /// The file `rib.key` or `rib.certificate` can't be used.
+    #[error("can't sign commands to other routers with {}: {reason}", path.display())]
     SigningKey {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
-        why: String,
+        /// What is wrong with it.
+        reason: String,
     },
-    /// `tables.lock`.
+    /// The memory of the tables can't be locked (`tables.lock`).
     #[error(
-        "can't lock the tables' memory ({errno}): give the right to (CAP_IPC_LOCK, or LimitMEMLOCK=infinity in the unit), make the tables and the \
-         content store smaller, or leave tables.lock out"
+        "can't lock the tables' memory ({errno}): grant the right to do so (CAP_IPC_LOCK, or \
+         LimitMEMLOCK=infinity in the unit), make the tables and the content store smaller, or leave \
+         tables.lock out"
     )]
     Lock {
-        /// What the system says.
+        /// Error of `mlockall`.
         errno: rustix::io::Errno,
     },
-    /// The tables are too small for what every router has.
+    /// The tables are too small for the router's own entries.
     #[error("the tables are too small: {0}")]
     Tables(String),
-    /// The system refused something every program needs.
-    #[error("the system refused {what}: {errno}")]
+    /// The operating system refused a resource that every router needs.
+    #[error("the system refused {request}: {errno}")]
     System {
-        /// What.
-        what: &'static str,
-        /// Why.
+        /// The resource, after "the system refused".
+        request: &'static str,
+        /// Error of the operating system.
         errno: Errno,
     },
 }

@@ -1,18 +1,19 @@
-//! Host names of the configuration's faces, looked up beside the loop: a resolver may take seconds to answer.
+//! Resolves the host names of configured faces in a thread of its own, as a resolver may take
+//! seconds.
 
-use crate::control::Ticket;
 use crossbeam_channel::{Sender, TrySendError, bounded};
+use nw_control::OperationId;
 use nw_faces::FaceUri;
 
-/// Names that may wait to be looked up. A face that finds no place is tried again later, as one whose name has no address.
-const WAITING_MAX: usize = 1024;
+/// Names that may be queued. If a name is refused, its face is retried later.
+const QUEUED_MAX: usize = 1024;
 
-/// A ticket, and the addresses of a name as URIs; or why there are none.
-pub type Resolved = (Ticket, Result<Vec<String>, String>);
+/// An operation and the face URIs with the addresses of its name, or the error.
+pub type Resolved = (OperationId, Result<Vec<String>, String>);
 
-/// One thread that asks the system's resolver, started when the first name comes.
+/// One thread that calls the system's resolver, started with the first name.
 pub struct Resolver {
-    names: Option<Sender<(Ticket, String)>>,
+    names: Option<Sender<(OperationId, String)>>,
     report: Option<Box<dyn Fn(Resolved) + Send>>,
 }
 
@@ -23,37 +24,41 @@ impl core::fmt::Debug for Resolver {
 }
 
 impl Resolver {
-    /// `report` is called in the resolver's thread.
+    /// Creates a resolver. `report` is called in the resolver's thread, once per name.
     pub fn new(report: impl Fn(Resolved) + Send + 'static) -> Self {
         Resolver { names: None, report: Some(Box::new(report)) }
     }
 
-    /// Has a URI's host name looked up. False when there is no place for it, or no thread.
-    pub fn resolve(&mut self, ticket: Ticket, uri: &str) -> bool {
+    /// Queues a URI. Returns `false` if the queue is full or there is no thread.
+    pub fn resolve(&mut self, operation: OperationId, uri: &str) -> bool {
         if let Some(report) = self.report.take() {
-            let (sender, names) = bounded::<(Ticket, String)>(WAITING_MAX);
-            let work = move || {
-                for (ticket, uri) in names {
-                    report((ticket, addresses(&uri)));
+            let (sender, names) = bounded::<(OperationId, String)>(QUEUED_MAX);
+            let resolve_all = move || {
+                for (operation, uri) in names {
+                    report((operation, addresses(&uri)));
                 }
             };
-            match std::thread::Builder::new().name("resolver".into()).spawn(work) {
+            match std::thread::Builder::new().name("resolver".into()).spawn(resolve_all) {
                 Ok(_) => self.names = Some(sender),
-                Err(error) => tracing::error!(%error, "host names can't be looked up: no thread"),
+                Err(error) => {
+                    tracing::error!(%error, "can't start the resolver thread: faces with host names stay down")
+                }
             }
         }
-        let sent = self.names.as_ref().map(|names| names.try_send((ticket, uri.to_owned())));
-        match sent {
+        let queued = self.names.as_ref().map(|names| names.try_send((operation, uri.to_owned())));
+        match queued {
             Some(Ok(())) => true,
             Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) | None => false,
         }
     }
 }
 
-/// The addresses of a URI's host name, as URIs; the URI itself where it has an address. Waits for the system's resolver.
+/// Returns the face URIs with the addresses of a URI's host name, or the URI itself if it has an
+/// address. Blocks until the system's resolver answers.
 pub fn addresses(uri: &str) -> Result<Vec<String>, String> {
     let uris = uri.parse::<FaceUri>().and_then(|uri| uri.resolve());
-    uris.map(|uris| uris.iter().map(FaceUri::to_string).collect()).map_err(|error| error.to_string())
+    uris.map(|uris| uris.iter().map(FaceUri::to_string).collect())
+        .map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -61,18 +66,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_looked_up_beside_the_caller_and_reported_once_each() {
+    fn resolver_each_name_is_reported_once_from_its_thread() {
         let (sender, reports) = bounded(8);
         let mut resolver = Resolver::new(move |resolved| drop(sender.send(resolved)));
-        assert!(resolver.resolve(Ticket(1), "tcp4://localhost:6364"));
-        assert!(resolver.resolve(Ticket(2), "udp4://127.0.0.1"));
-        assert!(resolver.resolve(Ticket(3), "tcp4://name.invalid"));
-        let (ticket, found) = reports.recv().unwrap();
-        assert_eq!((ticket, found.unwrap()[0].as_str()), (Ticket(1), "tcp4://127.0.0.1:6364"));
-        let (ticket, found) = reports.recv().unwrap();
-        assert_eq!((ticket, found.unwrap()), (Ticket(2), vec!["udp4://127.0.0.1:6363".to_owned()]));
-        let (ticket, found) = reports.recv().unwrap();
-        assert!(ticket == Ticket(3) && found.unwrap_err().contains("name.invalid"));
+        assert!(resolver.resolve(OperationId(1), "tcp4://localhost:6364"));
+        assert!(resolver.resolve(OperationId(2), "udp4://127.0.0.1"));
+        assert!(resolver.resolve(OperationId(3), "tcp4://name.invalid"));
+        let (operation, found) = reports.recv().unwrap();
+        assert_eq!(
+            (operation, found.unwrap()[0].as_str()),
+            (OperationId(1), "tcp4://127.0.0.1:6364")
+        );
+        let (operation, found) = reports.recv().unwrap();
+        assert_eq!(
+            (operation, found.unwrap()),
+            (OperationId(2), vec!["udp4://127.0.0.1:6363".to_owned()])
+        );
+        let (operation, found) = reports.recv().unwrap();
+        assert!(operation == OperationId(3) && found.unwrap_err().contains("name.invalid"));
         drop(resolver);
         assert!(reports.recv().is_err(), "the thread ends with its resolver");
     }

@@ -1,4 +1,4 @@
-//! From the configuration's words to what each part is made with.
+//! Converts the configuration to the parameters of faces and tables.
 
 use crate::placement::Machine;
 use crate::plane::Plane;
@@ -15,14 +15,14 @@ use nw_tables::cs::{CsConfig, PolicyKind};
 use nw_tables::fib::FibConfig;
 use nw_tables::pit::PitConfig;
 
-/// Settings of one shard's faces.
-pub fn faces(config: &Config, share: Share) -> FacesConfig {
+/// Returns the parameters of one shard's faces.
+pub fn faces(config: &Config, share: ShardShare) -> FacesConfig {
     const MIB: usize = 1024 * 1024;
     let kib = |kib: u32| kib as usize * 1024;
     FacesConfig {
         faces_max: config.faces.max as usize,
         queue_bytes_max: kib(config.faces.queue_kib),
-        queues_bytes_max: share.of_send_queues(config.faces.queues_mib as usize * MIB),
+        queues_bytes_max: share.send_queue_bytes(config.faces.queues_mib as usize * MIB),
         stream_send_buffer: kib(config.faces.stream_buffer_kib),
         udp_receive_buffer: kib(config.udp.receive_buffer_kib),
         udp_send_buffer: kib(config.udp.send_buffer_kib),
@@ -34,7 +34,7 @@ pub fn faces(config: &Config, share: Share) -> FacesConfig {
         marking_interval: Duration::from_millis(u64::from(config.faces.marking_interval_ms)),
         marking_threshold: u64::from(config.faces.marking_threshold_kib) * 1024,
         reassembly: ReassemblyLimits {
-            bytes_max_all: share.of(config.faces.reassembly_mib as usize * MIB),
+            bytes_max_all: share.part_of(config.faces.reassembly_mib as usize * MIB),
             timeout: Duration::from_millis(u64::from(config.faces.reassembly_timeout_ms)),
             ..ReassemblyLimits::default()
         },
@@ -47,10 +47,14 @@ pub fn faces(config: &Config, share: Share) -> FacesConfig {
             bytes_max: kib(config.faces.reliability_kib),
             ..ReliabilityLimits::default()
         },
-        burst_bytes_max: if config.udp.burst_kib == 0 { usize::MAX } else { kib(config.udp.burst_kib) },
+        burst_bytes_max: if config.udp.burst_kib == 0 {
+            usize::MAX
+        } else {
+            kib(config.udp.burst_kib)
+        },
         burst_pause: Duration::from_micros(u64::from(config.udp.burst_pause_us)),
         share_ports: config.forwarder.shards > 1,
-        // What one turn reads must have room on its way to another shard.
+        // All packets read in one iteration must fit into the ring to another shard.
         udp_reads_per_turn: if config.forwarder.shards > 1 {
             1
         } else {
@@ -74,14 +78,14 @@ fn websocket(config: &Config) -> WebSocketConfig {
     }
 }
 
-/// Which faces interfaces are to have by themselves.
+/// Returns which multicast and Ethernet faces are created for network interfaces.
 pub fn interfaces(config: &Config) -> InterfacePolicy {
     let (udp, ethernet) = (&config.multicast, &config.ethernet);
     InterfacePolicy {
         udp: udp.enabled.then(|| GroupPolicy {
             groups: udp.groups.clone(),
             ad_hoc: udp.ad_hoc,
-            filter: filter(&udp.whitelist, &udp.blacklist),
+            filter: interface_filter(&udp.allow, &udp.deny),
         }),
         ethernet: Some(EtherPolicy {
             multicast: ethernet.multicast,
@@ -89,49 +93,50 @@ pub fn interfaces(config: &Config) -> InterfacePolicy {
             group: Mac(ethernet.group.0.0),
             vlan: ethernet.vlan as u16,
             ad_hoc: ethernet.ad_hoc,
-            filter: filter(&ethernet.whitelist, &ethernet.blacklist),
+            filter: interface_filter(&ethernet.allow, &ethernet.deny),
         }),
     }
 }
 
-/// Interfaces whose frames come and go by AF_XDP.
+/// Returns the filter for interfaces that use AF_XDP. `None` if there are none.
 pub fn xdp(config: &Config) -> Option<Filter> {
     let interfaces = &config.xdp.interfaces;
-    (!interfaces.is_empty()).then(|| filter(interfaces, &[]))
+    (!interfaces.is_empty()).then(|| interface_filter(interfaces, &[]))
 }
 
-fn filter(whitelist: &[InterfacePattern], blacklist: &[InterfacePattern]) -> Filter {
+fn interface_filter(whitelist: &[InterfacePattern], blacklist: &[InterfacePattern]) -> Filter {
     let pattern = |pattern: &InterfacePattern| match pattern {
         InterfacePattern::Name(name) => Pattern::Name(name.as_str().into()),
         InterfacePattern::Mac(mac) => Pattern::Mac(Mac(mac.0)),
         InterfacePattern::Subnet(network, bits) => Pattern::Subnet(*network, *bits),
     };
     let patterns = |list: &[InterfacePattern]| list.iter().map(pattern).collect();
-    Filter { whitelist: patterns(whitelist), blacklist: patterns(blacklist) }
+    Filter { allow: patterns(whitelist), deny: patterns(blacklist) }
 }
 
-/// Which part of a router's tables is one shard's.
+/// One shard's part of the router's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// Its number.
+pub struct ShardShare {
+    /// Index of the shard.
     pub shard: usize,
-    /// Of how many.
+    /// Number of shards.
     pub shards: usize,
 }
 
-impl Share {
+impl ShardShare {
     #[cfg(test)]
-    pub const WHOLE: Share = Share { shard: 0, shards: 1 };
+    pub const WHOLE: ShardShare = ShardShare { shard: 0, shards: 1 };
 
-    /// Its part of a number; all parts come to the whole.
-    pub const fn of(self, total: usize) -> usize {
+    /// Returns this shard's part of a total; the parts add up to it.
+    pub const fn part_of(self, total: usize) -> usize {
         total / self.shards + (self.shard < total % self.shards) as usize
     }
 }
 
-impl Share {
-    /// Its part of the memory for send queues: the first shard, which has all stream faces, gets half.
-    const fn of_send_queues(self, total: usize) -> usize {
+impl ShardShare {
+    /// Returns this shard's part of the memory for send queues: the first shard, which has all
+    /// stream faces, gets half.
+    const fn send_queue_bytes(self, total: usize) -> usize {
         match (self.shards, self.shard) {
             (1, _) => total,
             (_, 0) => total / 2,
@@ -140,7 +145,7 @@ impl Share {
     }
 }
 
-/// The bounds of a FIB.
+/// Returns the bounds of a FIB.
 pub fn fib(config: &Config) -> FibConfig {
     FibConfig {
         next_hops_per_prefix_max: config.tables.next_hops_per_prefix as usize,
@@ -148,16 +153,18 @@ pub fn fib(config: &Config) -> FibConfig {
     }
 }
 
-/// Bytes of address space that a process needs before it has any table: program, libraries, buffers, and what threads reserve.
+/// Bytes of address space that a process needs without tables: program, libraries, buffers.
 const SPACE_BASE: u64 = 192 << 20;
-/// Bytes of address space of a thread: its stack, and the arena that the allocator reserves for it.
+/// Bytes of address space per thread: its stack, and the arena that the allocator reserves for it.
 const SPACE_PER_SHARD: u64 = 136 << 20;
 
-/// Bytes of address space that this configuration's tables take, as an upper bound; a test holds it against what is really mapped.
+/// Returns upper bounds of the address space of each table, in bytes, by option. A test compares
+/// them with what is mapped.
 pub fn address_space(config: &Config) -> Vec<(&'static str, u64)> {
     let tables = &config.tables;
-    let (prefixes, shards) = (u64::from(tables.fib_prefixes), u64::from(config.forwarder.shards.max(1)));
-    // The first shard's own, and two copies that the others read.
+    let (prefixes, shards) =
+        (u64::from(tables.fib_prefixes), u64::from(config.forwarder.shards.max(1)));
+    // The first shard's own, and the two replicas that other shards read.
     let fibs = if shards > 1 { 3 } else { 1 };
     let store = &config.content_store;
     vec![
@@ -166,44 +173,48 @@ pub fn address_space(config: &Config) -> Vec<(&'static str, u64)> {
         ("tables.dead_nonces", u64::from(tables.dead_nonces) * 16),
         ("tables.measurements", u64::from(tables.measurements) * 640),
         ("content_store.packets", u64::from(store.packets) * 160),
-        // In classes of sizes, each with room for what the others have.
+        // In size classes, each with capacity for what the others have.
         ("content_store.mib", (u64::from(store.mib) << 20) * 3 / 2),
     ]
 }
 
-/// Checks that the process may have the address space that its tables take: `ulimit -v`, LimitAS= of a unit, or strict overcommit may forbid it.
+/// Checks that the process may map the address space of its tables: `ulimit -v`, LimitAS= of a
+/// unit, or strict overcommit may forbid it.
 ///
 /// # Errors
-/// A sentence that says how much is wanted and which options make it less.
+/// A text with the size needed and the options that make it smaller.
 pub fn address_space_fits(config: &Config) -> Result<(), String> {
     let mut config = config.clone();
     if config.forwarder.shards == 0 {
-        config.forwarder.shards = Machine::here().shards() as u32;
+        config.forwarder.shards = Machine::detect().shards() as u32;
     }
     let parts = address_space(&config);
     let shards = u64::from(config.forwarder.shards);
     let tables: u64 = parts.iter().map(|(_, bytes)| bytes).sum();
-    let wanted = tables + SPACE_BASE + shards * SPACE_PER_SHARD;
-    if nw_tables::memory::can_map(wanted) {
+    let needed = tables + SPACE_BASE + shards * SPACE_PER_SHARD;
+    if nw_tables::memory::can_map(needed) {
         return Ok(());
     }
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     let mut largest = parts;
     largest.sort_by_key(|(_, bytes)| core::cmp::Reverse(*bytes));
-    let largest: Vec<_> =
-        largest.iter().take(3).map(|(option, bytes)| format!("{option} ({} MiB)", mib(*bytes))).collect();
+    let largest: Vec<_> = largest
+        .iter()
+        .take(3)
+        .map(|(option, bytes)| format!("{option} ({} MiB)", mib(*bytes)))
+        .collect();
     Err(format!(
-        "this process may not have the {} MiB of address space that tables and content store may take: raise `ulimit -v` (LimitAS= in a unit), or make \
-         these options smaller: {}",
-        mib(wanted),
+        "this process may not have the {} MiB of address space that its tables and content store may \
+         need: raise `ulimit -v` (LimitAS= in a unit), or make these options smaller: {}",
+        mib(needed),
         largest.join(", ")
     ))
 }
 
-/// The forwarding plane with its tables.
-pub fn plane(config: &Config, key: HashKey, seed: u64, share: Share) -> Plane {
+/// Creates the forwarding plane of one shard with its tables.
+pub fn plane(config: &Config, key: HashKey, seed: u64, share: ShardShare) -> Plane {
     let tables = &config.tables;
-    let part = |total: u32| share.of(total as usize).max(1);
+    let part = |total: u32| share.part_of(total as usize).max(1);
     let router = RouterConfig {
         shard: share.shard as u8,
         pit: PitConfig::for_entries(part(tables.pit_entries)),
@@ -215,26 +226,32 @@ pub fn plane(config: &Config, key: HashKey, seed: u64, share: Share) -> Plane {
         measurements: part(tables.measurements),
         ..RouterConfig::default()
     };
-    let store = bounds(&config.content_store, share);
+    let store = cs_bounds(&config.content_store, share);
     let mut plane = Plane::new(key, seed, router, store);
     let store = plane.content_store_mut().store_mut();
-    store.set_policy(policy(config.content_store.policy));
+    store.set_policy(cache_policy(config.content_store.policy));
     store.set_admit(config.content_store.admit);
     store.set_serve(config.content_store.serve);
     plane.set_regions(config.forwarder.regions.clone());
     let per_face = match tables.pit_entries_per_face {
         0 => tables.pit_entries / 2,
-        chosen => chosen,
+        limit => limit,
     };
     plane.set_face_limit(per_face.div_ceil(share.shards as u32));
     plane
 }
 
-/// Takes over what differs between two configurations of the content store; false when it was made for less than is asked for now.
-pub fn change_store(plane: &mut Plane, before: &ContentStore, after: &ContentStore, share: Share) -> bool {
+/// Applies the differences between two configurations of the content store. Returns `false` if its
+/// memory was allocated for less than is configured now.
+pub fn change_store(
+    plane: &mut Plane,
+    before: &ContentStore,
+    after: &ContentStore,
+    share: ShardShare,
+) -> bool {
     let store = plane.content_store_mut().store_mut();
     if before.policy != after.policy {
-        store.set_policy(policy(after.policy));
+        store.set_policy(cache_policy(after.policy));
     }
     if before.admit != after.admit {
         store.set_admit(after.admit);
@@ -245,19 +262,19 @@ pub fn change_store(plane: &mut Plane, before: &ContentStore, after: &ContentSto
     if (before.packets, before.mib) == (after.packets, after.mib) {
         return true;
     }
-    let (wanted, made_for) = (bounds(after, share), store.made_for());
-    store.set_limits(wanted.packets_max, wanted.bytes_max);
-    wanted.packets_max <= made_for.packets_max && wanted.bytes_max <= made_for.bytes_max
+    let (limits, capacity) = (cs_bounds(after, share), store.capacity());
+    store.set_limits(limits.packets_max, limits.bytes_max);
+    limits.packets_max <= capacity.packets_max && limits.bytes_max <= capacity.bytes_max
 }
 
-const fn bounds(store: &ContentStore, share: Share) -> CsConfig {
+const fn cs_bounds(store: &ContentStore, share: ShardShare) -> CsConfig {
     CsConfig {
-        packets_max: share.of(store.packets as usize),
-        bytes_max: share.of(store.mib as usize * 1024 * 1024),
+        packets_max: share.part_of(store.packets as usize),
+        bytes_max: share.part_of(store.mib as usize * 1024 * 1024),
     }
 }
 
-const fn policy(policy: CsPolicy) -> PolicyKind {
+const fn cache_policy(policy: CsPolicy) -> PolicyKind {
     match policy {
         CsPolicy::Lru => PolicyKind::Lru,
         CsPolicy::PriorityFifo => PolicyKind::PriorityFifo,
@@ -269,14 +286,17 @@ const fn policy(policy: CsPolicy) -> PolicyKind {
 mod tests {
     use super::*;
 
-    fn mapped() -> u64 {
+    /// Attempts to measure without disturbance by other tests.
+    const MEASUREMENTS_MAX: usize = 64;
+
+    fn mapped_bytes() -> u64 {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
 
     #[test]
-    fn tables_take_no_more_address_space_than_is_said_and_half_of_that_at_least() {
+    fn address_space_estimate_is_between_mapped_size_and_twice_of_it() {
         for text in [
             "[tables]\npit_entries = 4000000",
             "[tables]\nfib_prefixes = 4000000",
@@ -287,30 +307,36 @@ mod tests {
             "",
         ] {
             let config = Config::parse("test", text).unwrap();
-            let said: u64 = address_space(&config).iter().map(|(_, bytes)| bytes).sum();
-            // Other tests of this process map and unmap memory at the same time: some measurement is undisturbed.
-            let taken: Vec<u64> = (0..8)
-                .map(|_| {
-                    let before = mapped();
-                    let plane = plane(&config, HashKey::new([1, 2, 3, 4]), 7, Share::WHOLE);
-                    let taken = mapped().saturating_sub(before);
-                    drop(plane);
-                    taken
-                })
-                .collect();
+            let estimate: u64 = address_space(&config).iter().map(|(_, bytes)| bytes).sum();
+            // Other tests of this process map and unmap memory at the same time, so repeat until
+            // one measurement is undisturbed.
+            let measure = || {
+                let before = mapped_bytes();
+                let plane = plane(&config, HashKey::new([1, 2, 3, 4]), 7, ShardShare::WHOLE);
+                let mapped = mapped_bytes().saturating_sub(before);
+                drop(plane);
+                mapped
+            };
+            let mut measured = Vec::new();
+            let is_within = |mapped: u64| (mapped..2 * mapped).contains(&estimate);
+            while measured.len() < MEASUREMENTS_MAX
+                && !measured.last().copied().is_some_and(is_within)
+            {
+                measured.push(measure());
+            }
             assert!(
-                taken.iter().any(|taken| (*taken..2 * taken).contains(&said)),
-                "{text}: {} MiB said, {taken:?} bytes taken",
-                said >> 20,
+                measured.last().copied().is_some_and(is_within),
+                "{text}: estimated {} MiB, mapped {measured:?} bytes",
+                estimate >> 20,
             );
         }
     }
 
     #[test]
-    fn a_content_store_changes_while_it_runs() {
+    fn change_store_applies_options_up_to_initial_size() {
         let config = |text: &str| Config::parse("test", text).expect("a configuration");
         let first = config("[content_store]\npackets = 100\nmib = 2\n");
-        let mut plane = plane(&first, HashKey::new([1, 2, 3, 4]), 7, Share::WHOLE);
+        let mut plane = plane(&first, HashKey::new([1, 2, 3, 4]), 7, ShardShare::WHOLE);
         let store = |plane: &Plane| {
             let store = plane.content_store().store();
             (
@@ -322,18 +348,35 @@ mod tests {
             )
         };
         assert_eq!(store(&plane), (PolicyKind::Lru, 100, 2, true, true));
-        let other = config("[content_store]\npackets = 50\nmib = 1\npolicy = \"s3-fifo\"\nserve = false\n");
-        assert!(change_store(&mut plane, &first.content_store, &other.content_store, Share::WHOLE));
+        let smaller =
+            config("[content_store]\npackets = 50\nmib = 1\npolicy = \"s3-fifo\"\nserve = false\n");
+        assert!(change_store(
+            &mut plane,
+            &first.content_store,
+            &smaller.content_store,
+            ShardShare::WHOLE
+        ));
         assert_eq!(store(&plane), (PolicyKind::S3Fifo, 50, 1, true, false));
-        assert!(!first.needs_restart(&other));
-        // Larger than it was made is not to be had without a new start.
-        let large =
-            config("[content_store]\npackets = 101\nmib = 1\npolicy = \"priority-fifo\"\nadmit = false\n");
-        assert!(!change_store(&mut plane, &other.content_store, &large.content_store, Share::WHOLE));
+        assert!(!first.needs_restart(&smaller));
+        // A content store can't grow beyond its size at the start.
+        let large = config(
+            "[content_store]\npackets = 101\nmib = 1\npolicy = \"priority-fifo\"\nadmit = false\n",
+        );
+        assert!(!change_store(
+            &mut plane,
+            &smaller.content_store,
+            &large.content_store,
+            ShardShare::WHOLE
+        ));
         assert_eq!(store(&plane), (PolicyKind::PriorityFifo, 100, 1, false, true));
-        // What commands changed stays if the file says nothing new.
+        // What commands changed stays if the file has not changed.
         plane.content_store_mut().store_mut().set_admit(true);
-        assert!(change_store(&mut plane, &large.content_store, &large.content_store, Share::WHOLE));
+        assert!(change_store(
+            &mut plane,
+            &large.content_store,
+            &large.content_store,
+            ShardShare::WHOLE
+        ));
         assert_eq!(store(&plane), (PolicyKind::PriorityFifo, 100, 1, true, true));
     }
 }

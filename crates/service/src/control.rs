@@ -1,5 +1,5 @@
-//! The control socket: HTTP over a unix socket that only its owner may open, with the bounds of a router's control socket.
-//! `/openapi.json` lists what there is.
+//! The control socket of a service: HTTP over a unix socket that only its owner may open, with the
+//! same limits as a router's control socket. `/openapi.json` describes the interface.
 
 use axum::Router;
 use axum::extract::{Json, State};
@@ -12,27 +12,27 @@ use nw_api::service::{
     ServiceStatus,
 };
 use nw_graph::host::{Handle, HostError, Report};
-use nw_graph::{ChangeOrder, GraphFile, language};
-use nw_rest_api::{Body, Refused, ServeError, Server};
+use nw_graph::{ChangeMode, GraphFile, language};
+use nw_rest_api::{ApiError, Body, ServeError, Server};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes as paths;
 
-/// Bytes of a request's body: a graph file is no longer.
+/// Maximum length of a request body, bytes; longer than the longest graph file.
 const BODY_BYTES_MAX: usize = 2 << 20;
 
-/// Why there is no control socket.
+/// Reasons why the control socket can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// There is something that is no socket.
-    #[error("{} is there already and is no socket: give another path", .0.display())]
+    /// The path exists and is not a socket.
+    #[error("{} exists and is not a socket: give another path", .0.display())]
     NotASocket(PathBuf),
-    /// Another service listens there.
-    #[error("{} is in use: another service is running; call this one otherwise with --name, or end that one with `nw service stop`", .0.display())]
+    /// Another service listens on the path.
+    #[error("{} is in use by another service: choose another --name, or stop that service with `nw service stop`", .0.display())]
     InUse(PathBuf),
-    /// The socket, or its thread.
+    /// The socket or its thread can't be created.
     #[error(transparent)]
     Serve(ServeError),
 }
@@ -47,54 +47,58 @@ impl From<ServeError> for ControlError {
     }
 }
 
-/// What requests may use.
+/// State shared by all requests.
 #[derive(Clone)]
 struct Shared {
     name: Arc<str>,
     handle: Handle,
-    /// The text of the graph that runs.
+    /// Text of the running graph.
     graph: Arc<Mutex<String>>,
 }
 
-/// Serves the control socket of a running graph in a thread, until it is dropped.
+/// Serves the control socket of a running graph in a thread until the returned value is dropped.
 ///
 /// # Errors
-/// What can't be had.
+/// If the path is in use or not a socket, or if the socket or its thread can't be created.
 pub fn serve(path: &Path, name: &str, graph: &str, handle: Handle) -> Result<Server, ControlError> {
-    // A router makes the folder of its socket; for a service a folder that is missing is more likely a mistake.
+    // A missing folder is an error here: unlike for a router, it is probably a mistake.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(error) = folder.and_then(|folder| std::fs::metadata(folder).err()) {
-        return Err(ControlError::Serve(ServeError::Listen { place: path.display().to_string(), error }));
+        return Err(ControlError::Serve(ServeError::Listen {
+            address: path.display().to_string(),
+            error,
+        }));
     }
-    let shared = Shared { name: name.into(), handle, graph: Arc::new(Mutex::new(graph.to_owned())) };
+    let shared =
+        Shared { name: name.into(), handle, graph: Arc::new(Mutex::new(graph.to_owned())) };
     Ok(nw_rest_api::serve_paths(&Control::default(), Some(path), None, router(shared))?)
 }
 
-fn host_refused(error: &HostError) -> Refused {
+fn host_error(error: &HostError) -> ApiError {
     let code = match error {
         HostError::Ended => 503,
-        HostError::NotInEffect(_) => 409,
+        HostError::ParametersRejected(_) => 409,
         _ => 400,
     };
-    Refused::new(code, error.to_string())
+    ApiError::new(code, error.to_string())
 }
 
-fn ending() -> Refused {
-    Refused::new(503, "the service is ending")
+fn service_ending() -> ApiError {
+    ApiError::new(503, "the service is ending")
 }
 
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Namewire service",
-        description = "One element, or a part of a graph, as a process: what it is connected to, what passed, what it shall become.",
+        description = "One element, or a part of a graph, as a process: its faces, its counters, its graph.",
         license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT")
     ),
     tags((name = "service", description = "The service as a whole"))
 )]
 struct Document;
 
-fn all_paths() -> OpenApiRouter<Shared> {
+fn all_routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(paths!(status))
         .routes(paths!(links))
@@ -106,29 +110,29 @@ fn all_paths() -> OpenApiRouter<Shared> {
         .routes(paths!(ready))
 }
 
-/// The OpenAPI document, as JSON.
+/// Returns the OpenAPI document as JSON.
 pub fn document() -> String {
-    nw_rest_api::complete_document(all_paths().into_openapi())
+    nw_rest_api::complete_document(all_routes().into_openapi())
 }
 
 fn router(shared: Shared) -> Router {
-    let (router, _) = all_paths().split_for_parts();
+    let (router, _) = all_routes().split_for_parts();
     nw_rest_api::finish(router, document(), BODY_BYTES_MAX).with_state(shared)
 }
 
-/// Queries the loop, which replies between two turns.
-async fn report(handle: Handle) -> Result<Report, Refused> {
+/// Reads the counters; the loop replies between two iterations.
+async fn report(handle: Handle) -> Result<Report, ApiError> {
     let report = tokio::task::spawn_blocking(move || handle.report()).await;
-    report.map_err(|_| ending())?.map_err(|error| host_refused(&error))
+    report.map_err(|_| service_ending())?.map_err(|error| host_error(&error))
 }
 
 /// The service as a whole
 #[utoipa::path(get, path = "/v1/service", tag = "service", operation_id = "show_service", responses((status = 200, body = ServiceStatus), (status = 503, body = Problem)))]
-async fn status(State(shared): State<Shared>) -> Result<Json<ServiceStatus>, Refused> {
+async fn status(State(shared): State<Shared>) -> Result<Json<ServiceStatus>, ApiError> {
     let report = report(shared.handle).await?;
     let counts = report.drops.iter().map(|(reason, packets)| (reason.as_str(), *packets));
     let (dropped, done) = dropped_and_done(counts);
-    // Faces that ended count as well.
+    // Includes faces that ended.
     Ok(Json(ServiceStatus {
         name: shared.name.to_string(),
         uptime_s: report.uptime_s,
@@ -147,21 +151,21 @@ async fn health() -> Json<Health> {
     Json(Health { ok: true })
 }
 
-/// Whether the service takes Interests: its loop answers, and it is not drained
+/// Whether the service accepts Interests: its loop replies, and it is not draining
 #[utoipa::path(
     get, path = "/readyz", tag = "service", operation_id = "readiness",
     responses((status = 200, body = Health), (status = 503, body = Problem))
 )]
-async fn ready(State(shared): State<Shared>) -> Result<Json<Health>, Refused> {
+async fn ready(State(shared): State<Shared>) -> Result<Json<Health>, ApiError> {
     match report(shared.handle).await?.draining {
-        true => Err(Refused::new(503, "the service is being drained: it takes no more Interests")),
+        true => Err(ApiError::new(503, "the service is draining: it accepts no more Interests")),
         false => Ok(Json(Health { ok: true })),
     }
 }
 
-/// Where packets come from and go to
+/// Faces of the service, with counters
 #[utoipa::path(get, path = "/v1/links", tag = "service", operation_id = "list_links", responses((status = 200, body = Vec<ServiceLink>), (status = 503, body = Problem)))]
-async fn links(State(shared): State<Shared>) -> Result<Json<Vec<ServiceLink>>, Refused> {
+async fn links(State(shared): State<Shared>) -> Result<Json<Vec<ServiceLink>>, ApiError> {
     let link = |face: nw_graph::host::FaceReport| ServiceLink {
         name: face.name,
         id: Some(face.id),
@@ -172,7 +176,7 @@ async fn links(State(shared): State<Shared>) -> Result<Json<Vec<ServiceLink>>, R
         sent: face.sent,
     };
     let report = report(shared.handle).await?;
-    // What is not there has no number.
+    // Missing faces have no id.
     let missing = report.missing.into_iter().map(|(name, uri)| ServiceLink {
         name,
         id: None,
@@ -185,12 +189,12 @@ async fn links(State(shared): State<Shared>) -> Result<Json<Vec<ServiceLink>>, R
     Ok(Json(report.faces.into_iter().map(link).chain(missing).collect()))
 }
 
-/// What passed each port, and what was dropped
+/// Packets at each port, and drops
 #[utoipa::path(
     get, path = "/v1/statistics", tag = "service", operation_id = "show_statistics",
     responses((status = 200, body = ServiceStatistics), (status = 503, body = Problem))
 )]
-async fn statistics(State(shared): State<Shared>) -> Result<Json<ServiceStatistics>, Refused> {
+async fn statistics(State(shared): State<Shared>) -> Result<Json<ServiceStatistics>, ApiError> {
     let report = report(shared.handle).await?;
     let port = |port: nw_graph::host::PortReport| ServicePort {
         element: port.node,
@@ -203,58 +207,60 @@ async fn statistics(State(shared): State<Shared>) -> Result<Json<ServiceStatisti
     Ok(Json(ServiceStatistics { ports: report.ports.into_iter().map(port).collect(), drops, done }))
 }
 
-/// The graph that runs
+/// The running graph
 #[utoipa::path(get, path = "/v1/graph", tag = "service", operation_id = "show_graph", responses((status = 200, body = GraphText)))]
 async fn graph(State(shared): State<Shared>) -> Json<GraphText> {
-    Json(GraphText { graph: text(&shared).clone() })
+    Json(GraphText { graph: graph_text(&shared).clone() })
 }
 
-/// Another graph in place of the one that runs
+/// Replace the running graph
 ///
-/// Elements of the same name, kind and fixed parameters stay as they are. Answered when packets go through the new graph; old elements may still
-/// wait for answers (`changing` of the status). A graph that can't work changes nothing; 409: it runs, but for the parameters named.
+/// Elements with the same name, kind and fixed parameters stay, with their state. The reply is sent
+/// when packets pass through the new graph; old elements may still wait for replies (`changing` in
+/// the status). An invalid graph changes nothing; status 409: the new graph runs, except for the
+/// listed parameters.
 #[utoipa::path(
     put, path = "/v1/graph", tag = "service", operation_id = "change_graph", request_body = GraphChange,
     responses(
         (status = 200, body = GraphText),
-        (status = 400, body = Problem, description = "The text is no graph, or the graph can't work; nothing changed"),
-        (status = 409, body = Problem, description = "The graph runs, but for the parameters that the text names")
+        (status = 400, body = Problem, description = "The text is not a valid graph; nothing changed"),
+        (status = 409, body = Problem, description = "The graph runs, except for the parameters listed in the message")
     )
 )]
 async fn configure(
     State(shared): State<Shared>,
     Body(change): Body<GraphChange>,
-) -> Result<Json<GraphText>, Refused> {
+) -> Result<Json<GraphText>, ApiError> {
     let read = GraphFile::read("graph", &change.graph);
-    let file = read.map_err(|problems| Refused::new(400, problems.to_string()))?;
-    let order = match change.order {
-        GraphOrder::Drop => ChangeOrder::Drop,
-        GraphOrder::Buffer => ChangeOrder::Buffer,
-        GraphOrder::MakeBeforeBreak => ChangeOrder::MakeBeforeBreak,
+    let file = read.map_err(|problems| ApiError::new(400, problems.to_string()))?;
+    let mode = match change.order {
+        GraphOrder::Drop => ChangeMode::Drop,
+        GraphOrder::Buffer => ChangeMode::Buffer,
+        GraphOrder::MakeBeforeBreak => ChangeMode::MakeBeforeBreak,
     };
     let written = language::write(&file.graph);
     let handle = shared.handle.clone();
-    let changed = tokio::task::spawn_blocking(move || handle.change(file.graph, order)).await;
-    let changed = changed.map_err(|_| ending())?;
-    if matches!(changed, Ok(()) | Err(HostError::NotInEffect(_))) {
-        text(&shared).clone_from(&written);
+    let changed = tokio::task::spawn_blocking(move || handle.change(file.graph, mode)).await;
+    let changed = changed.map_err(|_| service_ending())?;
+    if matches!(changed, Ok(()) | Err(HostError::ParametersRejected(_))) {
+        graph_text(&shared).clone_from(&written);
     }
-    changed.map_err(|error| host_refused(&error))?;
+    changed.map_err(|error| host_error(&error))?;
     Ok(Json(GraphText { graph: written }))
 }
 
-fn text(shared: &Shared) -> std::sync::MutexGuard<'_, String> {
+fn graph_text(shared: &Shared) -> std::sync::MutexGuard<'_, String> {
     shared.graph.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Take no more Interests, and end when nothing is awaited
+/// Accept no more Interests, and stop when no reply is awaited
 #[utoipa::path(post, path = "/v1/drain", tag = "service", responses((status = 202), (status = 503, body = Problem)))]
-async fn drain(State(shared): State<Shared>) -> Result<StatusCode, Refused> {
-    shared.handle.drain().map_err(|error| host_refused(&error))?;
+async fn drain(State(shared): State<Shared>) -> Result<StatusCode, ApiError> {
+    shared.handle.drain().map_err(|error| host_error(&error))?;
     Ok(StatusCode::ACCEPTED)
 }
 
-/// End at once
+/// Stop at once
 #[utoipa::path(post, path = "/v1/stop", tag = "service", responses((status = 202)))]
 async fn stop(State(shared): State<Shared>) -> StatusCode {
     shared.handle.stop();

@@ -1,22 +1,23 @@
-//! Host C: an element, or a part of a graph, as a process of its own. Layer 5: refuses to know what elements do, and how packets travel between processes.
+//! Host C: an element, or a part of a graph, as a process of its own. Layer 5: does not depend on
+//! what elements do, or on how packets travel between processes.
 //!
 //! ```text
-//!  service a                      service b                        each a process: graph engine, faces, control socket
+//!  service a                      service b             a process each, with a control socket
 //!  ┌──────────────────┐  link     ┌──────────────────┐
 //!  │ pd ─▶ cs ─▶ link ┼──────────▶┼ link ─▶ br ─▶ nr ┼─▶ producer
-//!  │          faces ◀─┼◀──────────┼─ link ◀─ br ◀─ … │            a link: one face, both ways (unix, shared memory, TCP, UDP)
+//!  │          faces ◀─┼◀──────────┼─ link ◀─ br ◀─ … │            link: a face at both ends
 //!  └──────────────────┘           └──────────────────┘
 //! ```
 //!
-//! What is missing: HTTP over TCP for the control socket (decision 0029).
+//! Not implemented: HTTP over TCP for the control socket (decision 0029).
 
 #![forbid(unsafe_code)]
 
 pub mod control;
-pub mod cut;
-pub mod single;
+pub mod partition;
+pub mod single_element;
 
 pub use control::{ControlError, serve};
-pub use cut::{CutError, LinkKind, Piece, cut};
 pub use nw_rest_api::Server;
-pub use single::{Ends, SingleError, single};
+pub use partition::{LinkKind, PartitionError, ServicePart, partition};
+pub use single_element::{Endpoints, SingleElementError, single_element_graph};

@@ -1,54 +1,56 @@
-//! What happens when, in virtual nanoseconds. Equal times come in the order in which they were asked for.
+//! The event queue, in virtual nanoseconds. Events with equal times are returned in the order they
+//! were scheduled.
 //!
-//! A binary heap. It holds one entry for each link that carries something, and one for each timer, not one for each packet: what is on a link
-//! arrives in order, so only the first arrival needs a place here. A heap of a few thousand entries stays in the processor's cache.
+//! A binary heap with one entry per busy link direction and per timer, not one per packet: packets
+//! on a link arrive in order, so only the first arrival needs an entry. The heap stays small enough
+//! for the processor's cache.
 
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Whose turn it is.
+/// What an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum What {
-    /// The first packet on a link, in one direction, arrives.
+pub enum EventKind {
+    /// The first packet on a link direction arrives.
     Arrival(u32),
-    /// A node's timer.
+    /// The timer of a node.
     Node(u32),
-    /// An application's timer.
+    /// The timer of an application.
     Application(u32),
-    /// A failure, a repair, new routes.
+    /// A failure, a repair, or new routes.
     Action(u32),
-    /// Counters are read.
+    /// Counters are sampled for the time series.
     Sample,
 }
 
-/// The queue.
+/// The event queue.
 #[derive(Debug, Default)]
-pub struct Events {
-    heap: BinaryHeap<Reverse<(u64, u64, What)>>,
-    asked: u64,
+pub struct EventQueue {
+    heap: BinaryHeap<Reverse<(u64, u64, EventKind)>>,
+    scheduled_count: u64,
 }
 
-impl Events {
-    /// At a time, do what.
+impl EventQueue {
+    /// Schedules an event.
     #[inline]
-    pub fn at(&mut self, at_ns: u64, what: What) {
-        self.asked += 1;
-        self.heap.push(Reverse((at_ns, self.asked, what)));
+    pub fn schedule(&mut self, at_ns: u64, kind: EventKind) {
+        self.scheduled_count += 1;
+        self.heap.push(Reverse((at_ns, self.scheduled_count, kind)));
     }
 
-    /// The next one, if it is due by `until_ns`.
+    /// Removes and returns the next event if it is due by `until_ns`.
     #[inline]
-    pub fn next(&mut self, until_ns: u64) -> Option<(u64, What)> {
+    pub fn next(&mut self, until_ns: u64) -> Option<(u64, EventKind)> {
         let Reverse((at_ns, ..)) = self.heap.peek()?;
         if *at_ns > until_ns {
             return None;
         }
-        self.heap.pop().map(|Reverse((at_ns, _, what))| (at_ns, what))
+        self.heap.pop().map(|Reverse((at_ns, _, kind))| (at_ns, kind))
     }
 
-    /// Asked for so far.
-    pub const fn asked(&self) -> u64 {
-        self.asked
+    /// Returns the number of events scheduled so far.
+    pub const fn scheduled_count(&self) -> u64 {
+        self.scheduled_count
     }
 }
 
@@ -57,14 +59,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_time_and_then_in_turn() {
-        let mut events = Events::default();
-        events.at(5, What::Node(1));
-        events.at(3, What::Node(2));
-        events.at(5, What::Arrival(0));
-        events.at(9, What::Sample);
+    fn events_sorted_by_time_then_scheduling_order() {
+        let mut events = EventQueue::default();
+        events.schedule(5, EventKind::Node(1));
+        events.schedule(3, EventKind::Node(2));
+        events.schedule(5, EventKind::Arrival(0));
+        events.schedule(9, EventKind::Sample);
         let order: Vec<_> = core::iter::from_fn(|| events.next(5)).collect();
-        assert_eq!(order, [(3, What::Node(2)), (5, What::Node(1)), (5, What::Arrival(0))]);
-        assert_eq!((events.next(8), events.next(9)), (None, Some((9, What::Sample))));
+        assert_eq!(
+            order,
+            [(3, EventKind::Node(2)), (5, EventKind::Node(1)), (5, EventKind::Arrival(0))]
+        );
+        assert_eq!((events.next(8), events.next(9)), (None, Some((9, EventKind::Sample))));
     }
 }

@@ -5,33 +5,33 @@ pub mod applications;
 pub mod events;
 pub mod link;
 pub mod node;
+pub mod node_runtime;
 pub mod outcome;
+pub mod packet_arena;
 pub mod random;
 pub mod report;
 pub mod routes;
 pub mod scenario;
 pub mod simulation;
-pub mod station;
 pub mod topology;
-pub mod wires;
 
 pub use outcome::Outcome;
-pub use scenario::{Checked, Overrides, Scenario};
+pub use scenario::{Overrides, RunPlan, Scenario};
 pub use simulation::Simulation;
 pub use topology::Topology;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How often progress is told.
-const PARTS: u64 = 200;
+/// Number of progress reports per run.
+const PROGRESS_STEPS: u64 = 200;
 
-/// Why a run came to no result.
+/// Reasons why a run has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum RunFailure {
-    /// It can't go on.
+    /// A node rejected a route.
     #[error(transparent)]
     Refused(#[from] simulation::RunError),
-    /// A bug: an assertion did not hold.
+    /// A bug: an assertion failed.
     #[error("a bug: {0}")]
     Panicked(String),
 }
@@ -39,24 +39,27 @@ pub enum RunFailure {
 /// Runs a scenario to its end.
 ///
 /// # Errors
-/// See [`RunFailure`]. What was expected and did not come is no error here: see [`Outcome::is_good`].
-pub fn run(plan: Checked) -> Result<Outcome, RunFailure> {
+/// If a node rejects a route, or on a bug. An expectation that does not hold is not an error: see
+/// [`Outcome::is_good`].
+pub fn run(plan: RunPlan) -> Result<Outcome, RunFailure> {
     run_with(plan, |_| {})
 }
 
-/// As [`run`]; `progress` is told now and then which share of the virtual time has passed.
+/// Like [`run`]; calls `progress` with the share of the virtual time that has passed, from 0 to 1.
 ///
 /// # Errors
-/// As [`run`].
-pub fn run_with(plan: Checked, mut progress: impl FnMut(f64)) -> Result<Outcome, RunFailure> {
+/// As for [`run`].
+pub fn run_with(plan: RunPlan, mut progress: impl FnMut(f64)) -> Result<Outcome, RunFailure> {
     let result = catch_unwind(AssertUnwindSafe(|| {
         let end_ns = plan.scenario.run.duration_s.0;
         let mut simulation = Simulation::new(plan)?;
-        for part in 1..=PARTS {
-            simulation.run_until((u128::from(end_ns) * u128::from(part) / u128::from(PARTS)) as u64)?;
-            progress(part as f64 / PARTS as f64);
+        for part in 1..=PROGRESS_STEPS {
+            simulation.run_until(
+                (u128::from(end_ns) * u128::from(part) / u128::from(PROGRESS_STEPS)) as u64,
+            )?;
+            progress(part as f64 / PROGRESS_STEPS as f64);
         }
-        Ok(Outcome::of(&simulation))
+        Ok(Outcome::collect(&simulation))
     }));
     result.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);

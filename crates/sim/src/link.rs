@@ -1,56 +1,57 @@
-//! One direction of a link: delay, rate, a queue that drops its tail, loss. Every packet given to it is delivered, lost for a counted reason, or on
-//! its way.
+//! One direction of a link: delay, rate, a tail-drop queue, loss. Every packet transmitted is
+//! delivered, lost for a counted reason, or in flight.
 //!
-//! A packet's times are known when it is given: it leaves the queue when those before it have been sent, takes its length over the rate to be
-//! sent, and then the delay. So a direction is a list of arrivals in order, and nothing happens in between.
+//! All times of a packet are known when it is transmitted: it leaves the queue after those before
+//! it, takes its length over the rate to be sent, and then the delay. So a direction is an ordered
+//! list of arrivals, and nothing happens in between.
 
+use crate::packet_arena::{PacketArena, PacketBuf};
 use crate::random::Random;
-use crate::wires::{Wire, Wires};
-use nw_faces::link::QueueState;
+use nw_link::QueueState;
 use std::collections::VecDeque;
 
-/// What a link is like, in both directions.
+/// Properties of a link, equal for both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
-    /// From its one end to the other.
+    /// Propagation delay, nanoseconds.
     pub delay_ns: u64,
-    /// Bits a second; 0 is without bound.
+    /// Rate, bits per second; 0: unlimited.
     pub rate_bps: u64,
-    /// Packets that may wait while another is sent.
+    /// Packets that may wait while another one is being sent.
     pub queue_packets: u32,
-    /// Octets that may wait likewise.
-    pub queue_octets: u64,
-    /// Packets lost of 10^9.
+    /// Bytes that may wait or be in transmission.
+    pub queue_bytes: u64,
+    /// Loss rate, per 10^9 packets.
     pub loss_ppb: u32,
-    /// Packets that are lost in a row, on average; 1 is each for itself.
+    /// Mean number of packets lost in a row; 1: independent losses.
     pub loss_burst: u32,
 }
 
-/// What became of packets.
+/// Packet counters of a link direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
-    /// Given to it.
+    /// Packets transmitted.
     pub packets: u64,
-    /// Octets of these.
-    pub octets: u64,
-    /// Arrived at the other end.
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Packets that arrived at the other end.
     pub delivered: u64,
-    /// Octets of these.
-    pub delivered_octets: u64,
-    /// Came when the queue was full.
+    /// Bytes of these.
+    pub delivered_bytes: u64,
+    /// Packets dropped at a full queue.
     pub dropped_queue: u64,
-    /// Lost on the way.
+    /// Packets lost by the loss model.
     pub lost: u64,
-    /// Given to it, or on their way, while it was down; or its other end was.
+    /// Packets transmitted or in flight while the link or the node at its other end was down.
     pub dropped_down: u64,
-    /// Nanoseconds in which it was sending.
+    /// Time spent sending, nanoseconds.
     pub busy_ns: u64,
-    /// Most packets that waited.
-    pub queue_most: u64,
+    /// Largest number of waiting packets.
+    pub queue_peak: u64,
 }
 
 impl LinkCounters {
-    /// Packets that did not arrive.
+    /// Returns the number of packets that did not arrive.
     pub const fn dropped(&self) -> u64 {
         self.dropped_queue + self.lost + self.dropped_down
     }
@@ -60,209 +61,223 @@ impl LinkCounters {
 struct Flight {
     sent_ns: u64,
     arrives_ns: u64,
-    octets: u16,
-    /// `None` when it is lost: it takes its time nevertheless.
-    wire: Option<Wire>,
+    bytes: u16,
+    /// `None` if the packet is lost; it still takes its time on the link.
+    packet: Option<PacketBuf>,
 }
 
-/// No moment: nobody was told to come back.
-const NOBODY: u64 = u64::MAX;
+/// No arrival is scheduled.
+const NOT_SCHEDULED: u64 = u64::MAX;
 
-/// One direction.
+/// One direction of a link.
 #[derive(Debug)]
 pub struct Direction {
     config: LinkConfig,
-    up: bool,
+    is_up: bool,
     busy_until_ns: u64,
     flights: VecDeque<Flight>,
-    /// Of the flights, those that have been sent.
-    sent: usize,
-    /// Of the flights, those that will not arrive.
-    ghosts: usize,
-    /// For when the caller was told to come back.
-    awaited_ns: u64,
-    /// Octets of those that have not.
-    waiting_octets: u64,
+    /// Number of `flights` that have left the queue.
+    sent_count: usize,
+    /// Number of `flights` that are lost and will not arrive.
+    lost_in_flight: usize,
+    /// Time of the scheduled arrival event, or [`NOT_SCHEDULED`].
+    scheduled_ns: u64,
+    /// Bytes of the packets that have not left the queue.
+    queued_bytes: u64,
     random: Random,
     in_burst: bool,
     counters: LinkCounters,
 }
 
 impl Direction {
-    /// Up and empty.
+    /// Creates a direction that is up and empty.
     pub const fn new(config: LinkConfig, random: Random) -> Self {
         Direction {
             config,
-            up: true,
+            is_up: true,
             busy_until_ns: 0,
             flights: VecDeque::new(),
-            sent: 0,
-            ghosts: 0,
-            awaited_ns: NOBODY,
-            waiting_octets: 0,
+            sent_count: 0,
+            lost_in_flight: 0,
+            scheduled_ns: NOT_SCHEDULED,
+            queued_bytes: 0,
             random,
             in_burst: false,
             counters: LinkCounters {
                 packets: 0,
-                octets: 0,
+                bytes: 0,
                 delivered: 0,
-                delivered_octets: 0,
+                delivered_bytes: 0,
                 dropped_queue: 0,
                 lost: 0,
                 dropped_down: 0,
                 busy_ns: 0,
-                queue_most: 0,
+                queue_peak: 0,
             },
         }
     }
 
-    /// Takes a packet that stands in pieces. Gives when the caller is to come back, if it did not know that yet: see [`is_awaited`](Self::is_awaited).
+    /// Transmits a packet given in parts. Returns the time of an arrival event to schedule, or
+    /// `None` if one is already scheduled or the packet was dropped.
     #[inline]
-    pub fn give(&mut self, now_ns: u64, pieces: &[&[u8]], wires: &mut Wires) -> Option<u64> {
-        let octets = pieces.iter().map(|piece| piece.len() as u64).sum();
+    pub fn transmit(
+        &mut self,
+        now_ns: u64,
+        parts: &[&[u8]],
+        arena: &mut PacketArena,
+    ) -> Option<u64> {
+        let bytes = parts.iter().map(|part| part.len() as u64).sum();
         self.counters.packets += 1;
-        self.counters.octets += octets;
-        if !self.up {
+        self.counters.bytes += bytes;
+        if !self.is_up {
             self.counters.dropped_down += 1;
             return None;
         }
         self.advance(now_ns);
-        // The one that is being sent waits no more.
-        let waiting = (self.flights.len() - self.sent).saturating_sub(1) as u64;
+        // The packet being sent does not wait.
+        let queued = (self.flights.len() - self.sent_count).saturating_sub(1) as u64;
         let is_idle = self.busy_until_ns <= now_ns;
         if !is_idle
-            && (waiting >= u64::from(self.config.queue_packets)
-                || self.waiting_octets + octets > self.config.queue_octets)
+            && (queued >= u64::from(self.config.queue_packets)
+                || self.queued_bytes + bytes > self.config.queue_bytes)
         {
             self.counters.dropped_queue += 1;
             return None;
         }
-        let sending_ns = self.sending_ns(octets);
+        let sending_ns = self.sending_ns(bytes);
         let sent_ns = self.busy_until_ns.max(now_ns) + sending_ns;
-        let wire = if self.is_lost() {
+        let packet = if self.is_lost() {
             self.counters.lost += 1;
-            self.ghosts += 1;
+            self.lost_in_flight += 1;
             None
         } else {
-            let Some(wire) = wires.put(pieces) else {
+            let Some(packet) = arena.put(parts) else {
                 self.counters.dropped_queue += 1;
                 return None;
             };
-            Some(wire)
+            Some(packet)
         };
         self.busy_until_ns = sent_ns;
         self.counters.busy_ns += sending_ns;
         let arrives_ns = sent_ns + self.config.delay_ns;
-        self.flights.push_back(Flight { sent_ns, arrives_ns, octets: octets as u16, wire });
+        self.flights.push_back(Flight { sent_ns, arrives_ns, bytes: bytes as u16, packet });
         if sending_ns > 0 {
-            self.waiting_octets += octets;
-            let waiting = (self.flights.len() - self.sent) as u64 - 1;
-            self.counters.queue_most = self.counters.queue_most.max(waiting);
+            self.queued_bytes += bytes;
+            let queued = (self.flights.len() - self.sent_count) as u64 - 1;
+            self.counters.queue_peak = self.counters.queue_peak.max(queued);
         } else {
-            self.sent += 1;
+            self.sent_count += 1;
         }
-        (self.awaited_ns == NOBODY).then(|| {
-            self.awaited_ns = arrives_ns;
+        (self.scheduled_ns == NOT_SCHEDULED).then(|| {
+            self.scheduled_ns = arrives_ns;
             arrives_ns
         })
     }
 
-    /// The caller is back: true when it was for this moment that it was told to come. Then it [takes](Self::take) all there is, and
-    /// asks [when to come again](Self::next_ns).
+    /// Returns whether an arrival event at `now_ns` is valid. If so, the caller calls
+    /// [`next_arrival`](Self::next_arrival) until it returns `None`, then
+    /// [`schedule_next`](Self::schedule_next).
     #[inline]
-    pub const fn is_awaited(&self, now_ns: u64) -> bool {
-        self.awaited_ns == now_ns
+    pub const fn is_scheduled_at(&self, now_ns: u64) -> bool {
+        self.scheduled_ns == now_ns
     }
 
-    /// The next packet that arrived by now.
+    /// Returns the next packet that has arrived by `now_ns`.
     #[inline]
-    pub fn take(&mut self, now_ns: u64) -> Option<Wire> {
+    pub fn next_arrival(&mut self, now_ns: u64) -> Option<PacketBuf> {
         loop {
             self.flights.front().filter(|flight| flight.arrives_ns <= now_ns)?;
             self.advance(now_ns);
             let flight = self.flights.pop_front()?;
-            self.sent -= 1;
-            match flight.wire {
-                Some(wire) => {
+            self.sent_count -= 1;
+            match flight.packet {
+                Some(packet) => {
                     self.counters.delivered += 1;
-                    self.counters.delivered_octets += wire.len() as u64;
-                    return Some(wire);
+                    self.counters.delivered_bytes += packet.len() as u64;
+                    return Some(packet);
                 }
-                None => self.ghosts -= 1,
+                None => self.lost_in_flight -= 1,
             }
         }
     }
 
-    /// When to come back, if at all.
+    /// Returns the time of the next arrival event to schedule, if any.
     #[inline]
-    pub fn next_ns(&mut self) -> Option<u64> {
+    pub fn schedule_next(&mut self) -> Option<u64> {
         let next = self.flights.front().map(|flight| flight.arrives_ns);
-        self.awaited_ns = next.unwrap_or(NOBODY);
+        self.scheduled_ns = next.unwrap_or(NOT_SCHEDULED);
         next
     }
 
-    /// A packet that was taken finds nobody: the node is down.
-    pub const fn undeliver(&mut self, octets: u64) {
+    /// Counts a delivered packet as dropped: the receiving node is down.
+    pub const fn count_undelivered(&mut self, bytes: u64) {
         self.counters.delivered -= 1;
-        self.counters.delivered_octets -= octets;
+        self.counters.delivered_bytes -= bytes;
         self.counters.dropped_down += 1;
     }
 
-    /// Takes the link down, with all that is on it, or up again.
-    pub fn set_up(&mut self, up: bool, wires: &mut Wires) {
-        self.up = up;
+    /// Takes the link up or down; packets in flight are dropped when it goes down.
+    pub fn set_up(&mut self, up: bool, arena: &mut PacketArena) {
+        self.is_up = up;
         if !up {
-            self.clear(wires);
+            self.clear(arena);
             self.busy_until_ns = 0;
         }
     }
 
-    fn clear(&mut self, wires: &mut Wires) {
-        for wire in self.flights.drain(..).filter_map(|flight| flight.wire) {
+    fn clear(&mut self, arena: &mut PacketArena) {
+        for packet in self.flights.drain(..).filter_map(|flight| flight.packet) {
             self.counters.dropped_down += 1;
-            wires.free(wire);
+            arena.free(packet);
         }
-        (self.sent, self.ghosts, self.waiting_octets) = (0, 0, 0);
-        self.awaited_ns = NOBODY;
+        (self.sent_count, self.lost_in_flight, self.queued_bytes) = (0, 0, 0);
+        self.scheduled_ns = NOT_SCHEDULED;
     }
 
-    /// Bytes that wait or are being sent, and how many there may be.
+    /// Returns the bytes in the queue and their limit.
     #[inline]
     pub fn queue_state(&mut self, now_ns: u64) -> QueueState {
         self.advance(now_ns);
-        QueueState { bytes: self.waiting_octets, bytes_max: self.config.queue_octets }
+        QueueState { bytes: self.queued_bytes, bytes_max: self.config.queue_bytes }
     }
 
-    /// Packets on their way.
+    /// Returns the number of packets in flight that will arrive.
     pub fn in_flight(&self) -> usize {
-        self.flights.len() - self.ghosts
+        self.flights.len() - self.lost_in_flight
     }
 
-    /// What became of packets.
+    /// Returns the packet counters.
     pub const fn counters(&self) -> &LinkCounters {
         &self.counters
     }
 
-    /// What it is like.
+    /// Returns the properties of the link.
     pub const fn config(&self) -> &LinkConfig {
         &self.config
     }
 
     #[inline]
     fn advance(&mut self, now_ns: u64) {
-        while let Some(flight) = self.flights.get(self.sent).filter(|flight| flight.sent_ns <= now_ns) {
-            self.waiting_octets = self.waiting_octets.saturating_sub(u64::from(flight.octets));
-            self.sent += 1;
+        while let Some(flight) =
+            self.flights.get(self.sent_count).filter(|flight| flight.sent_ns <= now_ns)
+        {
+            self.queued_bytes = self.queued_bytes.saturating_sub(u64::from(flight.bytes));
+            self.sent_count += 1;
         }
     }
 
-    /// Rounded up: a bit is not sent before its time.
+    /// Returns the transmission time, rounded up.
     #[inline]
-    const fn sending_ns(&self, octets: u64) -> u64 {
-        if self.config.rate_bps == 0 { 0 } else { (octets * 8_000_000_000).div_ceil(self.config.rate_bps) }
+    const fn sending_ns(&self, bytes: u64) -> u64 {
+        if self.config.rate_bps == 0 {
+            0
+        } else {
+            (bytes * 8_000_000_000).div_ceil(self.config.rate_bps)
+        }
     }
 
-    /// Gilbert's model: in a burst all is lost; its mean length and how often it begins make the rate asked for.
+    /// Gilbert's model: all packets of a burst are lost. The mean burst length and the frequency of
+    /// bursts give the configured loss rate.
     #[inline]
     fn is_lost(&mut self) -> bool {
         let loss_ppb = self.config.loss_ppb;
@@ -272,13 +287,13 @@ impl Direction {
         if self.config.loss_burst <= 1 {
             return self.random.chance(loss_ppb);
         }
-        let ends_ppb = 1_000_000_000 / self.config.loss_burst;
+        let burst_end_ppb = 1_000_000_000 / self.config.loss_burst;
         self.in_burst = if self.in_burst {
-            !self.random.chance(ends_ppb)
+            !self.random.chance(burst_end_ppb)
         } else {
-            let left_ppb = u64::from(1_000_000_000 - loss_ppb.min(999_999_999));
-            let begins_ppb = u64::from(loss_ppb) * u64::from(ends_ppb) / left_ppb;
-            self.random.chance(begins_ppb.min(1_000_000_000) as u32)
+            let delivered_ppb = u64::from(1_000_000_000 - loss_ppb.min(999_999_999));
+            let burst_start_ppb = u64::from(loss_ppb) * u64::from(burst_end_ppb) / delivered_ppb;
+            self.random.chance(burst_start_ppb.min(1_000_000_000) as u32)
         };
         self.in_burst
     }
@@ -289,34 +304,37 @@ mod tests {
     use super::*;
     use crate::random::Stream;
 
-    const USUAL: LinkConfig = LinkConfig {
+    const DEFAULT_LINK: LinkConfig = LinkConfig {
         delay_ns: 1000,
         rate_bps: 8_000_000_000,
         queue_packets: 2,
-        queue_octets: 1 << 20,
+        queue_bytes: 1 << 20,
         loss_ppb: 0,
         loss_burst: 1,
     };
 
-    fn direction(config: LinkConfig) -> (Direction, Wires) {
-        (Direction::new(config, Random::new(1, Stream::Link, 0)), Wires::new(1 << 20))
+    fn direction(config: LinkConfig) -> (Direction, PacketArena) {
+        (Direction::new(config, Random::new(1, Stream::Link, 0)), PacketArena::new(1 << 20))
     }
 
     #[test]
-    fn delay_rate_and_queue() {
-        let (mut link, mut wires) = direction(USUAL);
-        // An octet takes a nanosecond. One is sent, two wait, the fourth finds no room.
-        assert_eq!(link.give(0, &[&[0; 60], &[0; 40]], &mut wires), Some(1100));
-        assert_eq!((0..3).map(|_| link.give(0, &[&[0; 100]], &mut wires)).collect::<Vec<_>>(), [None; 3]);
+    fn direction_delay_rate_and_queue_as_configured() {
+        let (mut link, mut arena) = direction(DEFAULT_LINK);
+        // A byte takes a nanosecond. One packet is sent, two wait, the fourth is dropped.
+        assert_eq!(link.transmit(0, &[&[0; 60], &[0; 40]], &mut arena), Some(1100));
+        assert_eq!(
+            (0..3).map(|_| link.transmit(0, &[&[0; 100]], &mut arena)).collect::<Vec<_>>(),
+            [None; 3]
+        );
         assert_eq!((link.counters().dropped_queue, link.queue_state(99).bytes), (1, 300));
-        // The first is sent: there is room again.
-        assert_eq!(link.give(100, &[&[0; 100]], &mut wires), None);
+        // The first packet is sent: the queue has space again.
+        assert_eq!(link.transmit(100, &[&[0; 100]], &mut arena), None);
         assert_eq!(link.counters().dropped_queue, 1);
         let mut arrivals = Vec::new();
-        while let Some(at) = link.next_ns() {
-            assert!(link.is_awaited(at) && !link.is_awaited(at - 1));
-            let wire = link.take(at).expect("it is due");
-            wires.free(wire);
+        while let Some(at) = link.schedule_next() {
+            assert!(link.is_scheduled_at(at) && !link.is_scheduled_at(at - 1));
+            let packet = link.next_arrival(at).expect("a packet is due");
+            arena.free(packet);
             arrivals.push(at);
         }
         assert_eq!(arrivals, [1100, 1200, 1300, 1400]);
@@ -324,27 +342,31 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_it_goes_down_with_it() {
-        let (mut link, mut wires) = direction(USUAL);
-        assert!(link.give(0, &[b"a"], &mut wires).is_some());
-        link.set_up(false, &mut wires);
-        assert_eq!(link.give(1, &[b"b"], &mut wires), None);
-        link.set_up(true, &mut wires);
-        assert_eq!(link.give(2, &[b"c"], &mut wires), Some(1003));
-        assert_eq!((link.counters().dropped_down, link.in_flight(), wires.in_use()), (2, 1, 1));
+    fn direction_down_drops_packets_in_flight() {
+        let (mut link, mut arena) = direction(DEFAULT_LINK);
+        assert!(link.transmit(0, &[b"a"], &mut arena).is_some());
+        link.set_up(false, &mut arena);
+        assert_eq!(link.transmit(1, &[b"b"], &mut arena), None);
+        link.set_up(true, &mut arena);
+        assert_eq!(link.transmit(2, &[b"c"], &mut arena), Some(1003));
+        assert_eq!((link.counters().dropped_down, link.in_flight(), arena.in_use()), (2, 1, 1));
     }
 
     #[test]
-    fn loss_alone_and_in_bursts() {
+    fn direction_loss_rate_and_burst_length_as_configured() {
         for burst in [1, 5] {
-            let (mut link, mut wires) =
-                direction(LinkConfig { rate_bps: 0, loss_ppb: 50_000_000, loss_burst: burst, ..USUAL });
+            let (mut link, mut arena) = direction(LinkConfig {
+                rate_bps: 0,
+                loss_ppb: 50_000_000,
+                loss_burst: burst,
+                ..DEFAULT_LINK
+            });
             let (mut bursts, mut before) = (0, 0);
             for _ in 0..100_000 {
                 let lost = link.counters().lost;
-                link.give(0, &[b"x"], &mut wires);
-                if let Some(wire) = link.take(1000) {
-                    wires.free(wire);
+                link.transmit(0, &[b"x"], &mut arena);
+                if let Some(packet) = link.next_arrival(1000) {
+                    arena.free(packet);
                 }
                 let is_lost = link.counters().lost - lost;
                 bursts += u64::from(is_lost > before);

@@ -1,6 +1,7 @@
-//! What a simulated router is made of: anything that takes decoded packets and gives decoded packets, and says when it wants to be called again.
+//! The packet engine of a simulated router: anything that processes decoded packets, has a
+//! deadline, and counts.
 
-use nw_element_api::{DropCounters, FaceId, FaceInfo, Instant, Packet, Pool};
+use nw_element_api::{DropCounters, FaceId, FaceInfo, Packet, Pool, Timestamp};
 use nw_elements::RouterConfig;
 use nw_elements::strategy::StrategyError;
 use nw_name::{HashKey, NameRef};
@@ -9,34 +10,42 @@ use nw_tables::cs::{CsConfig, PolicyKind};
 use nw_tables::fib::{FibConfig, FibError, NextHop};
 use nw_tables::pit::PitConfig;
 
-/// A packet engine under simulation. It reads no clock and opens no socket: links, faces and time are the simulation's.
+/// A packet engine under simulation. It reads no clock and opens no socket; the simulation provides
+/// links, faces and time.
 pub trait Node {
-    /// Takes decoded packets, all of them, in order; what leaves is appended to `out` with `meta.egress` set.
-    fn process(&mut self, now: Instant, packets: &mut Vec<Packet>, pool: &mut Pool, out: &mut Vec<Packet>);
+    /// Processes all decoded packets in order. Appends packets that leave to `out`, with
+    /// `meta.egress` set.
+    fn process(
+        &mut self,
+        now: Timestamp,
+        packets: &mut Vec<Packet>,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+    );
 
-    /// Ends what is due; what leaves is appended to `out`.
-    fn tick(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>);
+    /// Runs the timers that are due. Appends packets that leave to `out`.
+    fn tick(&mut self, now: Timestamp, pool: &mut Pool, out: &mut Vec<Packet>);
 
-    /// When [`tick`](Self::tick) wants to be called.
-    fn deadline(&self) -> Option<Instant>;
+    /// Returns when to call [`tick`](Self::tick) next. Changes after every other call.
+    fn deadline(&self) -> Option<Timestamp>;
 
-    /// Makes a face known, before its first packet comes.
+    /// Adds a face; called before its first packet.
     fn add_face(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         face: FaceId,
         info: FaceInfo,
         pool: &mut Pool,
         out: &mut Vec<Packet>,
     );
 
-    /// Sets next hops and strategy of a prefix; without next hops the prefix goes.
+    /// Sets next hops and strategy of a prefix; without next hops the route is removed.
     ///
     /// # Errors
-    /// What is too much, or that there is no such strategy.
+    /// If the FIB is full, or the strategy is unknown.
     fn set_route(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         prefix: NameRef<'_>,
         next_hops: &[NextHop],
         strategy: NameRef<'_>,
@@ -44,43 +53,43 @@ pub trait Node {
         out: &mut Vec<Packet>,
     ) -> Result<(), RouteError>;
 
-    /// What was counted since it was made.
+    /// Returns the counters since creation.
     fn counters(&self) -> NodeCounters;
 
-    /// Packets it dropped since it was made, by reason.
+    /// Returns the packets dropped since creation, by reason.
     fn drops(&self) -> DropCounters;
 }
 
-/// Why a route was not set.
+/// Reasons why a route was rejected.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RouteError {
-    /// No room.
+    /// The FIB rejected it.
     #[error("{0}")]
     Fib(#[from] FibError),
-    /// No such strategy.
+    /// The strategy is unknown or its parameters are invalid.
     #[error("{0}")]
     Strategy(StrategyError),
 }
 
-/// What a node counts.
+/// Counters of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeCounters {
-    /// Interests that the content store answered.
+    /// Content store hits.
     pub cs_hits: u64,
-    /// Interests that it was asked for and did not answer.
+    /// Content store misses.
     pub cs_misses: u64,
-    /// Data kept.
+    /// Data inserted into the content store.
     pub cs_insertions: u64,
-    /// Data that made room for others.
+    /// Data evicted from the content store.
     pub cs_evictions: u64,
-    /// Pending Interests that were answered.
+    /// Pending Interests that were satisfied.
     pub satisfied: u64,
-    /// Pending Interests that ended otherwise.
+    /// Pending Interests that expired or ended with a Nack.
     pub unsatisfied: u64,
 }
 
 impl NodeCounters {
-    /// Adds another's.
+    /// Adds the counters of `other`.
     pub const fn add(&mut self, other: &NodeCounters) {
         self.cs_hits += other.cs_hits;
         self.cs_misses += other.cs_misses;
@@ -91,86 +100,89 @@ impl NodeCounters {
     }
 }
 
-/// How large a node's tables are. Memory is taken as it is first used.
+/// Table sizes of a node. Memory is allocated on first use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeConfig {
-    /// Pending Interests.
+    /// Maximum number of pending Interests.
     pub pit_entries: usize,
-    /// Routes.
+    /// Maximum number of FIB prefixes.
     pub fib_prefixes: usize,
-    /// Nonces remembered after their Interest is gone.
+    /// Maximum number of nonces in the dead nonce list.
     pub dead_nonces: usize,
-    /// Prefixes of which strategies remember something.
+    /// Maximum number of prefixes with measurements of strategies.
     pub measurements: usize,
-    /// Data kept; 0 is none.
+    /// Maximum number of Data in the content store; 0: no content store.
     pub store_packets: usize,
-    /// Octets of these.
-    pub store_octets: usize,
-    /// Which Data go first.
+    /// Maximum total length of these, bytes.
+    pub store_bytes: usize,
+    /// Replacement policy.
     pub store_policy: PolicyKind,
 }
 
-/// InterestLifetimes above this are cut, as routers do.
-const LIFETIME_MAX_MS: u32 = 3_600_000;
-
-/// Host A's forwarding plane: the standard graph, fused.
+/// The forwarding plane of host A (`nw run`): the fused standard graph.
 #[derive(Debug)]
-pub struct Fused {
+pub struct FusedNode {
     plane: Plane,
 }
 
-impl Fused {
-    /// With empty tables.
+impl FusedNode {
+    /// Creates a node with empty tables.
     pub fn new(key: HashKey, seed: u64, config: &NodeConfig) -> Self {
         let router = RouterConfig {
             pit: PitConfig::for_entries(config.pit_entries),
             fib: FibConfig { next_hops_per_prefix_max: 64, ..FibConfig::new(config.fib_prefixes) },
             dead_nonces: config.dead_nonces,
-            lifetime_max_ms: LIFETIME_MAX_MS,
+            lifetime_max_ms: nw_elements::INTEREST_LIFETIME_MAX_MS,
             measurements: config.measurements,
             ..RouterConfig::default()
         };
-        let store = CsConfig { packets_max: config.store_packets, bytes_max: config.store_octets };
+        let store = CsConfig { packets_max: config.store_packets, bytes_max: config.store_bytes };
         let mut plane = Plane::new(key, seed, router, store);
-        // One packet at a time: there is no batch to ask for memory together.
+        // Packets are processed one at a time, so there is no batch to prefetch for.
         plane.set_prefetch(false);
         plane.content_store_mut().store_mut().set_policy(config.store_policy);
-        Fused { plane }
+        FusedNode { plane }
     }
 
-    /// What it runs, for tests that look inside.
+    /// Returns the plane, for tests.
     pub const fn plane(&self) -> &Plane {
         &self.plane
     }
 
-    /// What self-learning found out is for control, which is not here.
-    fn end_lessons(&mut self, pool: &mut Pool) {
-        while let Some(lesson) = self.plane.next_lesson() {
-            pool.release(lesson);
+    /// Discards the route events of self-learning: there is no control plane here.
+    fn discard_route_events(&mut self, pool: &mut Pool) {
+        while let Some(event) = self.plane.next_route_event() {
+            pool.release(event);
         }
     }
 }
 
-impl Node for Fused {
+impl Node for FusedNode {
     #[inline]
-    fn process(&mut self, now: Instant, packets: &mut Vec<Packet>, pool: &mut Pool, out: &mut Vec<Packet>) {
+    fn process(
+        &mut self,
+        now: Timestamp,
+        packets: &mut Vec<Packet>,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+    ) {
         self.plane.process(now, packets, pool, out);
-        self.end_lessons(pool);
+        self.discard_route_events(pool);
     }
 
-    fn tick(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>) {
+    fn tick(&mut self, now: Timestamp, pool: &mut Pool, out: &mut Vec<Packet>) {
         self.plane.tick(now, pool, out);
-        self.end_lessons(pool);
+        self.discard_route_events(pool);
     }
 
     #[inline]
-    fn deadline(&self) -> Option<Instant> {
+    fn deadline(&self) -> Option<Timestamp> {
         self.plane.deadline()
     }
 
     fn add_face(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         face: FaceId,
         info: FaceInfo,
         pool: &mut Pool,
@@ -181,7 +193,7 @@ impl Node for Fused {
 
     fn set_route(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         prefix: NameRef<'_>,
         next_hops: &[NextHop],
         strategy: NameRef<'_>,

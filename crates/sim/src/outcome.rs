@@ -1,11 +1,11 @@
-//! What came of a run. The same scenario and seed give the same, octet by octet: nothing here says how long it took.
+//! Results of a run. They depend only on scenario and seed; no measured time is included.
 
-use crate::scenario::{Metric, is_called};
+use crate::scenario::{Metric, name_matches};
 use crate::simulation::Simulation;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Declares a row: a struct with the head and the cells of a table of such.
+/// Declares a table row: a struct with the names and the text of its cells.
 macro_rules! row {
     ($(#[$meta:meta])* $name:ident { $($(#[doc = $doc:literal])+ $field:ident: $typ:ty,)+ }) => {
         $(#[$meta])*
@@ -21,15 +21,15 @@ macro_rules! row {
     };
 }
 
-/// A line of a table.
+/// A row of a table.
 pub trait Row {
-    /// What stands above.
+    /// Column names.
     const HEAD: &'static [&'static str];
-    /// What stands in it.
+    /// Returns the text of each cell.
     fn cells(&self) -> Vec<String>;
 }
 
-/// What a cell shows.
+/// Text of a cell.
 trait Cell {
     fn cell(&self) -> String;
 }
@@ -62,43 +62,43 @@ impl<T: Cell> Cell for Option<T> {
 row! {
     /// An application.
     ApplicationRow {
-        /// Its name, with the node behind an @.
+        /// Name, with `@` and the node.
         name: String,
-        /// producer, or how it asks.
+        /// `producer`, or the kind of the consumer.
         kind: String,
-        /// Interests sent; by producers Data.
+        /// Interests sent (producers: Data sent).
         sent: u64,
-        /// Interests answered; of producers those that came.
+        /// Interests satisfied (producers: Interests received).
         satisfied: u64,
-        /// Interests refused.
+        /// Interests answered by a Nack.
         nacks: u64,
-        /// Interests without an answer in their lifetime.
+        /// Interests that timed out.
         timeouts: u64,
-        /// Interests on their way at the end.
+        /// Interests pending at the end.
         pending: u64,
-        /// Requests for what was on its way already.
+        /// Requests not sent because an Interest for the same name was pending.
         joined: u64,
-        /// Data that nobody waited for any more.
+        /// Data that arrived too late or twice.
         late: u64,
         /// Data with a congestion mark.
         marks: u64,
-        /// Octets of Data received; by producers sent.
+        /// Bytes of Data received (producers: sent).
         octets: u64,
-        /// Megabits of these a second, until a download was complete.
+        /// Megabits of these per second, until a download was complete.
         mbps: f64,
-        /// From Interest to Data.
+        /// Mean time from Interest to Data.
         rtt_mean_ms: Option<f64>,
-        /// Half are at most that.
+        /// Median time.
         rtt_p50_ms: Option<f64>,
-        /// 90 % are.
+        /// 90th percentile.
         rtt_p90_ms: Option<f64>,
-        /// 99 % are.
+        /// 99th percentile.
         rtt_p99_ms: Option<f64>,
-        /// The longest.
+        /// Longest time.
         rtt_max_ms: Option<f64>,
-        /// When a download was complete, from when it began.
+        /// Duration of a complete download.
         done_s: Option<f64>,
-        /// Why a download was given up.
+        /// Why a download failed.
         failed: Option<String>,
     }
 }
@@ -106,27 +106,27 @@ row! {
 row! {
     /// One direction of a link.
     LinkRow {
-        /// From this node.
+        /// Sending node.
         from: String,
-        /// To this.
+        /// Receiving node.
         to: String,
-        /// Packets given to it.
+        /// Packets transmitted.
         packets: u64,
-        /// Octets of these.
+        /// Bytes of these.
         octets: u64,
-        /// Packets that arrived.
+        /// Packets delivered.
         delivered: u64,
-        /// Came when the queue was full.
+        /// Packets dropped at a full queue.
         dropped_queue: u64,
-        /// Lost on the way.
+        /// Packets lost by the loss model.
         lost: u64,
-        /// Came, or were on their way, while the link or its other end was down.
+        /// Packets transmitted or in flight while the link or the receiving node was down.
         dropped_down: u64,
-        /// On their way at the end.
+        /// Packets in flight at the end.
         in_flight: u64,
-        /// Share of the time in which it was sending.
+        /// Share of the time spent sending.
         utilisation: f64,
-        /// Most packets that waited.
+        /// Largest number of waiting packets.
         queue_most: u64,
     }
 }
@@ -134,126 +134,126 @@ row! {
 row! {
     /// A node.
     NodeRow {
-        /// Its name.
+        /// Name.
         name: String,
-        /// Interests that its content store answered.
+        /// Content store hits.
         cs_hits: u64,
-        /// And did not.
+        /// Content store misses.
         cs_misses: u64,
-        /// Data kept.
+        /// Data inserted into the content store.
         cs_insertions: u64,
-        /// Data that made room for others.
+        /// Data evicted from the content store.
         cs_evictions: u64,
-        /// Pending Interests that were answered.
+        /// Pending Interests that were satisfied.
         pit_satisfied: u64,
-        /// Pending Interests that ended otherwise.
+        /// Pending Interests that expired or ended with a Nack.
         pit_unsatisfied: u64,
-        /// Packets dropped on purpose or for a fault.
+        /// Packets dropped.
         drops: u64,
-        /// Of these by reason, as `no_route=3 duplicate_nonce=1`.
+        /// Drops by reason, such as `no_route=3 duplicate_nonce=1`.
         drop_reasons: String,
-        /// Packets of its applications that came while it was down.
+        /// Packets of local applications that arrived while the node was down.
         dropped_down: u64,
     }
 }
 
 row! {
-    /// A piece of time.
+    /// An interval of the time series.
     Point {
-        /// Its end.
+        /// End of the interval, seconds.
         at_s: f64,
-        /// Interests that consumers sent a second.
+        /// Interests sent by consumers per second.
         sent_per_s: f64,
-        /// Of these answered.
+        /// Interests satisfied per second.
         satisfied_per_s: f64,
-        /// Not answered in time.
+        /// Interests timed out.
         timeouts_per_s: f64,
-        /// Refused.
+        /// Interests answered by a Nack.
         nacks_per_s: f64,
-        /// From Interest to Data, those of this piece.
+        /// Mean time from Interest to Data in this interval.
         rtt_mean_ms: Option<f64>,
-        /// Packets given to links a second.
+        /// Packets transmitted on links per second.
         link_packets_per_s: f64,
-        /// Packets that links dropped or lost a second.
+        /// Packets dropped or lost by links per second.
         dropped_per_s: f64,
-        /// Packets on their way at its end.
+        /// Packets in flight at the end of the interval.
         in_flight: u64,
-        /// Share of Interests at routers that content stores answered.
+        /// Share of Interests at routers satisfied by content stores.
         cs_hit_ratio: Option<f64>,
     }
 }
 
 row! {
-    /// All consumers, links and nodes together.
+    /// Totals over all consumers, links and nodes.
     Totals {
-        /// Interests that consumers sent.
+        /// Interests sent by consumers.
         sent: u64,
-        /// Share of these that were answered, those on their way left out.
+        /// Share of these that were satisfied, without pending ones.
         satisfied: Option<f64>,
-        /// Not answered in time.
+        /// Interests timed out.
         timeouts: u64,
-        /// Refused.
+        /// Interests answered by a Nack.
         nacks: u64,
-        /// From Interest to Data.
+        /// Mean time from Interest to Data.
         rtt_mean_ms: Option<f64>,
-        /// Half are at most that.
+        /// Median time.
         rtt_p50_ms: Option<f64>,
-        /// 99 % are.
+        /// 99th percentile.
         rtt_p99_ms: Option<f64>,
-        /// Megabits of Data that consumers got a second.
+        /// Megabits of Data received by consumers per second.
         mbps: f64,
-        /// When the last download was complete; none when one was not, or there was none.
+        /// When the last download was complete; `None` if one was not, or there was none.
         done_s: Option<f64>,
-        /// Share of Interests at routers that content stores answered.
+        /// Share of Interests at routers satisfied by content stores.
         cs_hit_ratio: Option<f64>,
-        /// Packets given to links: each hop counts.
+        /// Packets transmitted on links; each hop counts.
         link_packets: u64,
-        /// Of these, dropped or lost.
+        /// Packets dropped or lost on links.
         dropped: u64,
-        /// Of these, because a queue was full.
+        /// Packets dropped at full queues.
         queue_drops: u64,
-        /// Packets given to links, or between applications and their nodes.
+        /// Packets transmitted on links, or between applications and their nodes.
         packets: u64,
-        /// Events.
+        /// Events handled.
         events: u64,
     }
 }
 
-/// What was expected, and what came.
+/// An expectation and its result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// As it was written.
+    /// The expectation as written.
     pub expected: String,
-    /// What was measured; none when there was nothing to measure.
+    /// Measured value; `None` if there was nothing to measure.
     pub measured: Option<f64>,
-    /// Whether it is as expected.
+    /// Whether the expectation holds.
     pub holds: bool,
 }
 
-/// See the module.
+/// Results of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// The seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// Virtual seconds.
+    /// Virtual seconds simulated.
     pub duration_s: f64,
-    /// Nodes of the topology.
+    /// Number of nodes.
     pub nodes_count: u64,
-    /// Links of the topology.
+    /// Number of links.
     pub links_count: u64,
-    /// All together.
+    /// Totals.
     pub totals: Totals,
-    /// What was expected.
+    /// Results of the expectations.
     pub verdicts: Vec<Verdict>,
-    /// What does not add up; empty is good.
+    /// Violations of packet conservation; empty if all is well.
     pub violations: Vec<String>,
-    /// Producers, then consumers.
+    /// Applications: producers, then consumers.
     pub applications: Vec<ApplicationRow>,
-    /// Two rows a link.
+    /// Link directions: two rows per link.
     pub links: Vec<LinkRow>,
-    /// By number.
+    /// Nodes, in the order of the topology.
     pub nodes: Vec<NodeRow>,
-    /// Over time.
+    /// Time series.
     pub series: Vec<Point>,
     /// Times from Interest to Data of all consumers, nanoseconds.
     #[serde(skip)]
@@ -269,14 +269,14 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
 }
 
 impl Outcome {
-    /// Reads all counters.
-    pub fn of(simulation: &Simulation) -> Self {
+    /// Collects the results of a simulation.
+    pub fn collect(simulation: &Simulation) -> Self {
         let plan = &simulation.plan;
         let duration_s = plan.scenario.run.duration_s.value();
         let applications = applications(simulation, duration_s);
         let mut rtt_ns = Histogram::new(2).expect("two digits are supported");
-        for seat in &simulation.seats[simulation.producers..] {
-            rtt_ns.add(&seat.application.counters().rtt_ns).expect("both grow as they must");
+        for app in &simulation.apps[simulation.producers..] {
+            rtt_ns.add(&app.application.counters().rtt_ns).expect("both grow as they must");
         }
         let mut outcome = Outcome {
             seed: plan.scenario.run.seed,
@@ -299,7 +299,8 @@ impl Outcome {
             .expectations
             .iter()
             .map(|expectation| {
-                let measured = outcome.measure(expectation.metric, expectation.application.as_deref());
+                let measured =
+                    outcome.measure(expectation.metric, expectation.application.as_deref());
                 let holds = expectation.holds(measured);
                 Verdict { expected: expectation.text.clone(), measured, holds }
             })
@@ -307,15 +308,17 @@ impl Outcome {
         outcome
     }
 
-    /// True when everything adds up and is as expected.
+    /// Returns whether all expectations hold and no packet is unaccounted for.
     pub fn is_good(&self) -> bool {
         self.violations.is_empty() && self.verdicts.iter().all(|verdict| verdict.holds)
     }
 
-    /// A measure, of one application or all consumers; `None` when there is nothing to measure.
+    /// Returns a measure of one application or of all consumers. `None` if there is nothing to
+    /// measure.
     pub fn measure(&self, metric: &str, application: Option<&str>) -> Option<f64> {
         debug_assert!(Metric::ALL.iter().any(|known| known.name == metric));
-        let totals = if application.is_some() { self.totals_of(application) } else { self.totals.clone() };
+        let totals =
+            if application.is_some() { self.totals_of(application) } else { self.totals.clone() };
         match metric {
             "satisfied" => totals.satisfied,
             "sent" => Some(totals.sent as f64),
@@ -335,19 +338,23 @@ impl Outcome {
     }
 
     fn totals_of(&self, application: Option<&str>) -> Totals {
-        let chosen: Vec<&ApplicationRow> = self
+        let rows: Vec<&ApplicationRow> = self
             .applications
             .iter()
-            .filter(|row| row.kind != "producer" && application.is_none_or(|name| is_called(&row.name, name)))
+            .filter(|row| {
+                row.kind != "producer"
+                    && application.is_none_or(|name| name_matches(&row.name, name))
+            })
             .collect();
-        let sum = |field: fn(&ApplicationRow) -> u64| chosen.iter().map(|row| field(row)).sum::<u64>();
+        let sum =
+            |field: fn(&ApplicationRow) -> u64| rows.iter().map(|row| field(row)).sum::<u64>();
         let (sent, pending) = (sum(|row| row.sent), sum(|row| row.pending));
         let satisfied = sum(|row| row.satisfied);
         let weighted: f64 =
-            chosen.iter().filter_map(|row| Some(row.rtt_mean_ms? * row.satisfied as f64)).sum();
-        // Of one application at several nodes: the worst of them.
+            rows.iter().filter_map(|row| Some(row.rtt_mean_ms? * row.satisfied as f64)).sum();
+        // For an application at several nodes: the worst value.
         let worst = |field: fn(&ApplicationRow) -> Option<f64>| {
-            chosen.iter().filter_map(|row| field(row)).reduce(f64::max)
+            rows.iter().filter_map(|row| field(row)).reduce(f64::max)
         };
         let (p50, p99) = if application.is_none() && !self.rtt_ns.is_empty() {
             let longest = worst(|row| row.rtt_max_ms).unwrap_or(f64::INFINITY);
@@ -356,7 +363,7 @@ impl Outcome {
         } else {
             (worst(|row| row.rtt_p50_ms), worst(|row| row.rtt_p99_ms))
         };
-        let downloads: Vec<_> = chosen.iter().filter(|row| row.kind == "bulk").collect();
+        let downloads: Vec<_> = rows.iter().filter(|row| row.kind == "bulk").collect();
         let all_done = !downloads.is_empty() && downloads.iter().all(|row| row.done_s.is_some());
         let link = |field: fn(&LinkRow) -> u64| self.links.iter().map(field).sum::<u64>();
         let (hits, misses) = (
@@ -371,7 +378,7 @@ impl Outcome {
             rtt_mean_ms: (satisfied > 0).then(|| weighted / satisfied as f64),
             rtt_p50_ms: p50,
             rtt_p99_ms: p99,
-            mbps: chosen.iter().map(|row| row.mbps).sum(),
+            mbps: rows.iter().map(|row| row.mbps).sum(),
             done_s: if all_done { worst(|row| row.done_s) } else { None },
             cs_hit_ratio: ratio(hits, hits + misses),
             link_packets: link(|row| row.packets),
@@ -387,10 +394,10 @@ fn applications(simulation: &Simulation, duration_s: f64) -> Vec<ApplicationRow>
     let plan = &simulation.plan;
     let producers = plan.producers.iter().map(|producer| (&producer.name, "producer"));
     let consumers = plan.consumers.iter().map(|consumer| (&consumer.name, consumer.kind.as_str()));
-    let rows = producers.chain(consumers).zip(&simulation.seats).map(|((name, kind), seat)| {
-        let c = seat.application.counters();
+    let rows = producers.chain(consumers).zip(&simulation.apps).map(|((name, kind), app)| {
+        let c = app.application.counters();
         let count = c.rtt_ns.len();
-        // The histogram gives the end of a range, which may lie beyond all that was measured.
+        // The histogram returns the end of a range, which may be above the largest value.
         let bounded = |ns: u64| ns.min(c.rtt_max_ns).max(c.rtt_min_ns);
         let at = |share| (count > 0).then(|| ms(bounded(c.rtt_ns.value_at_quantile(share))));
         let done_s = c.done_ns.map(|ns| ns as f64 / 1e9);
@@ -405,8 +412,8 @@ fn applications(simulation: &Simulation, duration_s: f64) -> Vec<ApplicationRow>
             joined: c.joined,
             late: c.late,
             marks: c.marks,
-            octets: c.octets,
-            mbps: c.octets as f64 * 8.0 / 1e6 / done_s.unwrap_or(duration_s),
+            octets: c.bytes,
+            mbps: c.bytes as f64 * 8.0 / 1e6 / done_s.unwrap_or(duration_s),
             rtt_mean_ms: (count > 0).then(|| ms(c.rtt_sum_ns) / count as f64),
             rtt_p50_ms: at(0.5),
             rtt_p90_ms: at(0.9),
@@ -430,40 +437,42 @@ fn links(simulation: &Simulation) -> Vec<LinkRow> {
             from: name(from),
             to: name(to),
             packets: c.packets,
-            octets: c.octets,
+            octets: c.bytes,
             delivered: c.delivered,
             dropped_queue: c.dropped_queue,
             lost: c.lost,
             dropped_down: c.dropped_down,
             in_flight: direction.in_flight() as u64,
             utilisation: c.busy_ns as f64 / plan.scenario.run.duration_s.0 as f64,
-            queue_most: c.queue_most,
+            queue_most: c.queue_peak,
         }
     });
     rows.collect()
 }
 
 fn nodes(simulation: &Simulation) -> Vec<NodeRow> {
-    let rows = simulation.stations.iter().zip(&simulation.plan.topology.nodes).map(|(station, place)| {
-        let (c, drops) = (station.counters(), station.drops());
-        let reasons: Vec<String> = drops
-            .iter()
-            .filter(|(_, packets)| *packets > 0)
-            .map(|(reason, packets)| format!("{}={packets}", reason.as_str()))
-            .collect();
-        NodeRow {
-            name: place.name.clone(),
-            cs_hits: c.cs_hits,
-            cs_misses: c.cs_misses,
-            cs_insertions: c.cs_insertions,
-            cs_evictions: c.cs_evictions,
-            pit_satisfied: c.satisfied,
-            pit_unsatisfied: c.unsatisfied,
-            drops: drops.iter().map(|(_, packets)| packets).sum(),
-            drop_reasons: reasons.join(" "),
-            dropped_down: station.dropped_down,
-        }
-    });
+    let rows = simulation.nodes.iter().zip(&simulation.plan.topology.nodes).map(
+        |(node, topology_node)| {
+            let (c, drops) = (node.counters(), node.drops());
+            let reasons: Vec<String> = drops
+                .iter()
+                .filter(|(_, packets)| *packets > 0)
+                .map(|(reason, packets)| format!("{}={packets}", reason.as_str()))
+                .collect();
+            NodeRow {
+                name: topology_node.name.clone(),
+                cs_hits: c.cs_hits,
+                cs_misses: c.cs_misses,
+                cs_insertions: c.cs_insertions,
+                cs_evictions: c.cs_evictions,
+                pit_satisfied: c.satisfied,
+                pit_unsatisfied: c.unsatisfied,
+                drops: drops.iter().map(|(_, packets)| packets).sum(),
+                drop_reasons: reasons.join(" "),
+                dropped_down: node.dropped_down,
+            }
+        },
+    );
     rows.collect()
 }
 
@@ -480,7 +489,8 @@ fn series(simulation: &Simulation) -> Vec<Point> {
             satisfied_per_s: per_s(now.satisfied, before.satisfied),
             timeouts_per_s: per_s(now.timeouts, before.timeouts),
             nacks_per_s: per_s(now.nacks, before.nacks),
-            rtt_mean_ms: ratio(now.rtt_sum_ns - before.rtt_sum_ns, now.rtts - before.rtts).map(|ns| ns / 1e6),
+            rtt_mean_ms: ratio(now.rtt_sum_ns - before.rtt_sum_ns, now.rtts - before.rtts)
+                .map(|ns| ns / 1e6),
             link_packets_per_s: per_s(now.link_packets, before.link_packets),
             dropped_per_s: per_s(now.dropped, before.dropped),
             in_flight: now.in_flight,
@@ -496,7 +506,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_short() {
+    fn cells_without_trailing_zeros() {
         let cells = [0.0, 1.5, 0.1234567, 20.0, 100.0].map(|number| number.cell());
         assert_eq!(cells, ["0", "1.5", "0.123457", "20", "100"]);
         assert_eq!((None::<f64>.cell(), Some(3u64).cell()), (String::new(), "3".to_owned()));

@@ -1,16 +1,17 @@
-//! Numbers that look random and are the same for a seed, on every machine and in every version.
+//! Pseudo-random numbers: equal for equal seeds, on every machine and in every version.
 //!
-//! SplitMix64. Each node, link and application draws from a stream of its own, so that one more of them changes nothing for the others.
+//! SplitMix64. Each node, link and application has its own stream, so adding one does not change
+//! the numbers of the others.
 
-/// Whose numbers they are.
+/// The purpose of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Stream {
-    /// Shape of a generated topology.
+    /// Links of a generated topology.
     Topology = 1,
-    /// Where applications are put.
-    Places,
-    /// Tables of a node.
+    /// Nodes that applications are placed at.
+    Placement,
+    /// Hash seeds of a node.
     Node,
     /// Loss on a link.
     Link,
@@ -22,14 +23,14 @@ pub enum Stream {
     NodeFailure,
 }
 
-/// A stream of numbers.
+/// A stream of pseudo-random numbers.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// The stream of one part of a simulation.
+    /// Creates the stream of one part of a simulation.
     pub const fn new(seed: u64, stream: Stream, index: usize) -> Self {
         let mut random = Random { state: seed };
         random.state = random.next_u64() ^ (stream as u64).wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -37,7 +38,7 @@ impl Random {
         random
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub const fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -46,22 +47,22 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// A number below `end`, which is not 0.
+    /// Returns a number below `end`, which must not be 0.
     pub const fn below(&mut self, end: u64) -> u64 {
         ((self.next_u64() as u128 * end as u128) >> 64) as u64
     }
 
-    /// True in so many of 10^9 cases.
+    /// Returns true with probability `ppb` / 10^9.
     pub const fn chance(&mut self, ppb: u32) -> bool {
         self.below(1_000_000_000) < ppb as u64
     }
 
-    /// From 0 to less than 1.
+    /// Returns a number from 0 (inclusive) to 1 (exclusive).
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A pause of a Poisson process, of the same unit as its mean.
+    /// Returns an interval of a Poisson process with the given mean, in the same unit.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.unit()).ln()
     }
@@ -80,14 +81,14 @@ mod tests {
             first(1, Stream::Node, 0),
             first(2, Stream::Link, 0),
         ];
-        for (at, one) in all.iter().enumerate() {
-            assert!(all[..at].iter().all(|other| other != one));
+        for (index, number) in all.iter().enumerate() {
+            assert!(all[..index].iter().all(|earlier| earlier != number));
         }
         assert_eq!(first(1, Stream::Link, 1), all[1]);
     }
 
     #[test]
-    fn means_are_right() {
+    fn random_means_within_bounds() {
         let mut random = Random::new(7, Stream::Topology, 0);
         let mean = (0..100_000).map(|_| random.exponential(3.0)).sum::<f64>() / 1e5;
         assert!((mean - 3.0).abs() < 0.05, "{mean}");

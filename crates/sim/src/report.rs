@@ -1,4 +1,4 @@
-//! Results as files: tables with commas, and one page with charts.
+//! Results as files: CSV tables, and one page with charts.
 
 use crate::outcome::{Outcome, Point, Row};
 use crate::topology::{self, Topology};
@@ -8,10 +8,11 @@ use nw_report_kit::page::{escape, head};
 use std::io;
 use std::path::Path;
 
-/// Rows of each table on a page; files have all.
+/// Maximum number of rows per table on the page; files contain all.
 const PAGE_ROWS_MAX: usize = 100;
 
-/// Rows as comma-separated values (RFC 4180, with plain line ends).
+/// Returns rows as comma-separated values (RFC 4180, with `\
+/// ` line ends).
 pub fn csv<R: Row>(rows: &[R]) -> String {
     let mut out = R::HEAD.join(",");
     out.push('\n');
@@ -31,10 +32,11 @@ fn quote(cell: &str) -> String {
     }
 }
 
-/// Writes `totals.csv`, `applications.csv`, `links.csv`, `nodes.csv`, `series.csv` and `report.html` into a folder, which is made.
+/// Writes `totals.csv`, `applications.csv`, `links.csv`, `nodes.csv`, `series.csv` and
+/// `report.html` to a folder, which is created if needed.
 ///
 /// # Errors
-/// The system's.
+/// If the folder or a file can't be written.
 pub fn write(outcome: &Outcome, topology: &Topology, title: &str, folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let files = [
@@ -48,7 +50,7 @@ pub fn write(outcome: &Outcome, topology: &Topology, title: &str, folder: &Path)
     files.into_iter().try_for_each(|(name, text)| std::fs::write(folder.join(name), text))
 }
 
-/// The page.
+/// Returns the HTML page.
 pub fn page(outcome: &Outcome, topology: &Topology, title: &str) -> String {
     let mut out = head(&format!("nw sim: {title}"));
     let _ = writeln!(
@@ -62,16 +64,19 @@ pub fn page(outcome: &Outcome, topology: &Topology, title: &str) -> String {
         let _ = writeln!(out, "<p>{} {word}: {measured}</p>", escape(&verdict.expected));
     }
     for violation in &outcome.violations {
-        let _ = writeln!(out, "<p><strong>does not add up:</strong> {}</p>", escape(violation));
+        let _ =
+            writeln!(out, "<p><strong>packets unaccounted for:</strong> {}</p>", escape(violation));
     }
     out.push_str("<div class=\"charts\">\n");
     for chart in charts(outcome) {
         let _ = writeln!(out, "<figure style=\"margin:0\">{}</figure>", chart.svg());
     }
-    let load = |link: usize| outcome.links[2 * link].utilisation.max(outcome.links[2 * link + 1].utilisation);
+    let load = |link: usize| {
+        outcome.links[2 * link].utilisation.max(outcome.links[2 * link + 1].utilisation)
+    };
     let _ = writeln!(
         out,
-        "<figure style=\"margin:0\">{}<figcaption class=\"note\">Links: the stronger, the busier</figcaption></figure>\n</div>",
+        "<figure style=\"margin:0\">{}<figcaption class=\"note\">Links: the thicker, the busier</figcaption></figure>\n</div>",
         topology::svg(topology, load)
     );
     table(&mut out, "All", std::slice::from_ref(&outcome.totals));
@@ -82,12 +87,14 @@ pub fn page(outcome: &Outcome, topology: &Topology, title: &str) -> String {
     let mut nodes = outcome.nodes.clone();
     nodes.sort_by_key(|node| core::cmp::Reverse(node.cs_hits + node.cs_misses));
     table(&mut out, "Nodes, busiest first", &nodes);
-    out.push_str("<footer>The same scenario and seed give the same page.</footer>\n</body></html>\n");
+    out.push_str(
+        "<footer>The same scenario and seed give the same page.</footer>\n</body></html>\n",
+    );
     out
 }
 
 fn table<R: Row>(out: &mut String, title: &str, rows: &[R]) {
-    // A wide one is pushed aside by itself, not with the page.
+    // A wide table scrolls by itself, not with the page.
     let _ = write!(
         out,
         "<h2>{title}</h2>\n<div style=\"overflow-x:auto\"><table style=\"font-size:.8em\">\n<tr>"
@@ -111,12 +118,15 @@ fn table<R: Row>(out: &mut String, title: &str, rows: &[R]) {
     }
     out.push_str("</table></div>\n");
     if rows.len() > PAGE_ROWS_MAX {
-        let _ =
-            writeln!(out, "<p class=\"note\">{} more are in the CSV file</p>", rows.len() - PAGE_ROWS_MAX);
+        let _ = writeln!(
+            out,
+            "<p class=\"note\">{} more are in the CSV file</p>",
+            rows.len() - PAGE_ROWS_MAX
+        );
     }
 }
 
-/// What stands in a table of the page: files have every digit, a page those that one reads.
+/// A cell of a table on the page: rounded, while files have all digits.
 struct Cell {
     text: String,
     is_number: bool,
@@ -137,19 +147,27 @@ impl Cell {
     }
 }
 
-/// With four digits that say something, or all there are before the point.
+/// Returns a number with four significant digits, or all digits before the point.
 fn rounded(number: f64) -> String {
     let before = if number == 0.0 { 1.0 } else { number.abs().log10().floor() + 1.0 };
     let text = format!("{number:.*}", (4.0 - before).clamp(0.0, 9.0) as usize);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
 }
 
-/// What a chart shows of a point.
+/// Value of a point in a chart.
 type Value = fn(&Point) -> Option<f64>;
 
 fn charts(outcome: &Outcome) -> Vec<Chart> {
     let over_time = |value: Value| {
-        outcome.series.iter().filter_map(|point| Some((point.at_s, value(point)?))).collect::<Vec<_>>()
+        outcome
+            .series
+            .iter()
+            .filter_map(|point| Some((point.at_s, value(point)?)))
+            .collect::<Vec<_>>()
     };
     let time = || Axis { label: "virtual time (s)", scale: Scale::Linear };
     let linear = |label| Axis { label, scale: Scale::Linear };
@@ -158,7 +176,10 @@ fn charts(outcome: &Outcome) -> Vec<Chart> {
         x: time(),
         y,
         style: Style::Lines,
-        lines: lines.into_iter().map(|(label, value)| Line { label, points: over_time(value) }).collect(),
+        lines: lines
+            .into_iter()
+            .map(|(label, value)| Line { label, points: over_time(value) })
+            .collect(),
     };
     let quantiles = if outcome.rtt_ns.is_empty() {
         Vec::new()
@@ -187,7 +208,11 @@ fn charts(outcome: &Outcome) -> Vec<Chart> {
             style: Style::Lines,
             lines: vec![Line { label: "time", points: quantiles }],
         },
-        chart("Time from Interest to Data, mean", linear("ms"), vec![("mean", |point| point.rtt_mean_ms)]),
+        chart(
+            "Time from Interest to Data, mean",
+            linear("ms"),
+            vec![("mean", |point| point.rtt_mean_ms)],
+        ),
         chart(
             "Interests answered by content stores",
             linear("share"),
@@ -206,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_with_commas_are_quoted() {
+    fn csv_cells_with_commas_or_quotes_quoted() {
         assert_eq!(["a", "a,b", "a\"b"].map(quote), ["a", "\"a,b\"", "\"a\"\"b\""]);
     }
 }

@@ -1,4 +1,5 @@
-//! Replays the corpora of the fuzz targets `scenario` and `topology`; see `crates/wire/tests/corpus.rs` for what file names promise.
+//! Replays the corpora of the fuzz targets `scenario` and `topology`; file names are explained in
+//! `crates/wire/tests/corpus.rs`.
 
 #[path = "../../../fuzz/src/replay.rs"]
 mod replay;

@@ -1,11 +1,14 @@
-//! Which member of a cluster serves a name: a pure function of the members, their weights, the rules and two secrets that all balancers share.
+//! Maps names to the members of a cluster: a pure function of the members, their weights, the rules
+//! and two secrets that all balancers of the cluster share.
 //!
 //! ```text
-//! name ─▶ rules: the longest prefix says how many components count, or "the control member" ─▶ hash ─▶ slot ─▶ member
+//! name ─▶ rule of the longest prefix ─┬─ depth: hash of that many components ─▶ slot ─▶ member
+//!                                     └─ control ─────────────────────────────────▶ control member
 //! ```
 //!
-//! The twin of `crates/kernel/bpf/balance.h`, which decides the same for each packet in the kernel. As nothing here remembers what was
-//! before, two balancers with one configuration agree without talking. Layer 2: refuses to know packets, sockets and addresses.
+//! `crates/kernel/bpf/balance.h` implements the same function for each packet in the kernel. The
+//! function has no state, so two balancers with one configuration agree without messages.
+//! Layer 2: it does not depend on packets, sockets or addresses.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -16,7 +19,7 @@ mod rules;
 mod table;
 
 pub use rules::{Decision, Effect, Rule, RuleError, Rules};
-pub use table::{MEMBERS_MAX, Member, NO_MEMBER, SLOTS, Served, Table, where_is};
+pub use table::{MEMBERS_MAX, Member, NO_MEMBER, Placement, SLOTS, Table, locate_name};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,4 +1,7 @@
-//! The table of slots: weighted rendezvous hashing with a bound on each member's load.
+//! The slot table: weighted rendezvous hashing for each slot, with a bound on every member's load.
+//!
+//! The table is a function of members (in any order), weights and seed. A member that joins or
+//! leaves moves only its own share of the slots, except for the few that the load bound moves.
 
 use crate::rules::{Decision, Rules};
 use alloc::boxed::Box;
@@ -8,134 +11,152 @@ use nw_name::{HashKey, NameRef};
 
 /// Bits of a mixed hash that choose the slot.
 const SLOT_BITS: u32 = 17;
-/// An odd number without a pattern: the fraction of the golden ratio.
+/// An odd multiplier: the fractional part of the golden ratio.
 const SLOT_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Slots of the table.
+/// Number of slots.
 pub const SLOTS: usize = 1 << SLOT_BITS;
-/// Most members there may be; their numbers are 1 to this.
+/// The maximum number of members; members are numbered from 1 to this.
 pub const MEMBERS_MAX: u8 = 63;
-/// What a slot has when no member takes names.
+/// The content of every slot when no member accepts names.
 pub const NO_MEMBER: u8 = 0;
-/// No member has more than its fair share times this many hundredths, and a slot.
+/// No member gets more slots than this percentage of its fair share, plus one slot.
 const LOAD_MAX_PERCENT: u64 = 102;
 
-/// One member, as the table sees it.
+/// The properties of a member that determine its slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// 1 to [`MEMBERS_MAX`]; what the slots hold.
+    /// 1 to [`MEMBERS_MAX`]; the value stored in its slots.
     pub number: u8,
-    /// What the member's slots depend on, besides the seed: stable over restarts and the same at each balancer, as a hash of its name is.
+    /// Seeds the selection of its slots. It must be stable over restarts and equal on every
+    /// balancer, such as a hash of the member's name.
     pub id: u64,
-    /// Its share is this over the sum of all weights; 0 takes nothing.
+    /// Its share is this divided by the sum of all weights; a weight of 0 gets no slot.
     pub weight: u32,
-    /// False while it is joining, draining or failed: it has no slot, and keeps its number.
-    pub takes_names: bool,
+    /// False while the member joins, drains or has failed: it has no slots but keeps its number.
+    pub accepts_names: bool,
 }
 
-/// Which member serves each slot.
+/// The member number of each slot.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Table {
     slots: Box<[u8]>,
 }
 
 impl Table {
-    /// The table of these members: the same for the same members (in any order) and seed. A member that joins takes slots from the others and
-    /// none moves between them, but for what the load bound makes go (no slot in clusters of a few members, some per mille in large ones).
+    /// Computes the table of these members; the order of `members` does not matter.
     ///
-    /// Members with a number out of range are left out, and of several with one number all but the first.
+    /// A member that joins takes slots from the others. No slot moves between the others, except
+    /// for those the load bound moves (none in clusters of a few members, some per mille in large
+    /// ones).
+    ///
+    /// Members with a number out of range are ignored, and so are all but the first of those with
+    /// equal numbers.
     pub fn compute(members: &[Member], seed: u64) -> Table {
         let mut candidates = candidates(members);
         let total: u64 = candidates.iter().map(|c| u64::from(c.weight)).sum();
         for candidate in &mut candidates {
-            let fair_times_100 = u128::from(candidate.weight) * SLOTS as u128 * u128::from(LOAD_MAX_PERCENT);
-            candidate.room = (fair_times_100 / (100 * u128::from(total))) as usize + 1;
+            let fair_times_100 =
+                u128::from(candidate.weight) * SLOTS as u128 * u128::from(LOAD_MAX_PERCENT);
+            candidate.slots_left = (fair_times_100 / (100 * u128::from(total))) as usize + 1;
         }
         let mut slots = vec![NO_MEMBER; SLOTS].into_boxed_slice();
         if !candidates.is_empty() {
-            for (slot, served_by) in slots.iter_mut().enumerate() {
-                *served_by = choose(&mut candidates, slot as u64, seed);
+            for (slot, member) in slots.iter_mut().enumerate() {
+                *member = assign_slot(&mut candidates, slot as u64, seed);
             }
         }
         Table { slots }
     }
 
-    /// The member of each slot, [`NO_MEMBER`] where there is none: what the kernel is given.
+    /// Returns the member number of each slot, [`NO_MEMBER`] if there is none: the content of the
+    /// kernel's map.
     pub fn slots(&self) -> &[u8] {
         &self.slots
     }
 
-    /// From slots as [`slots`](Self::slots) gives them; `None` when they are not [`SLOTS`].
-    pub fn from_slots(slots: &[u8]) -> Option<Table> {
-        (slots.len() == SLOTS).then(|| Table { slots: slots.into() })
-    }
-
-    /// The slot of a hash. The hash is mixed once more: its own bits of names that are numbered are not even enough for shares, as a step
-    /// of it is one product.
+    /// Returns the slot of a hash. The hash is mixed once more, because the bits of hashes of
+    /// numbered names are not uniform enough for exact shares (each step of the name hash is one
+    /// product).
     pub const fn slot_of(hash: u64) -> usize {
         ((hash ^ hash >> 32).wrapping_mul(SLOT_MULTIPLIER) >> (64 - SLOT_BITS)) as usize
     }
 
-    /// The member that serves a hash; [`NO_MEMBER`] when there is none.
+    /// Returns the number of the member that serves a hash; [`NO_MEMBER`] if there is none.
     pub fn member_of(&self, hash: u64) -> u8 {
         self.slots[Table::slot_of(hash)]
     }
 
-    /// The part of all slots that a member has, 0 to 1.
+    /// Returns the fraction of all slots that a member has, 0 to 1.
     pub fn share(&self, number: u8) -> f64 {
-        self.slots.iter().filter(|served_by| **served_by == number).count() as f64 / SLOTS as f64
+        self.slots.iter().filter(|member| **member == number).count() as f64 / SLOTS as f64
     }
 
-    /// The part of all slots that another table gives to another member, 0 to 1.
-    pub fn moved(&self, other: &Table) -> f64 {
+    /// Returns the fraction of slots that have a different member in `other`, 0 to 1.
+    pub fn moved_fraction(&self, other: &Table) -> f64 {
         self.slots.iter().zip(&other.slots).filter(|(a, b)| a != b).count() as f64 / SLOTS as f64
     }
 }
 
 impl core::fmt::Debug for Table {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let numbers: Vec<_> =
-            (1..=MEMBERS_MAX).map(|number| (number, self.share(number))).filter(|(_, s)| *s > 0.0).collect();
+        let numbers: Vec<_> = (1..=MEMBERS_MAX)
+            .map(|number| (number, self.share(number)))
+            .filter(|(_, s)| *s > 0.0)
+            .collect();
         f.debug_struct("Table").field("shares", &numbers).finish()
     }
 }
 
-/// Where a name is served, and why.
+/// The member that serves a name, with the steps that led to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Served {
-    /// What the rules say: the hash, or that it is the control member's.
+pub struct Placement {
+    /// The result of the rules.
     pub decision: Decision,
-    /// The slot; `None` for names of the control member.
+    /// The slot; `None` if the control member serves the name.
     pub slot: Option<usize>,
-    /// The member's number; [`NO_MEMBER`] when there is none.
+    /// The number of the member; [`NO_MEMBER`] if there is none.
     pub member: u8,
 }
 
-/// The member that serves a name.
-pub fn where_is(name: NameRef<'_>, key: &HashKey, rules: &Rules, table: &Table, control: u8) -> Served {
+/// Returns the member that serves a name; `control` is the number of the control member.
+pub fn locate_name(
+    name: NameRef<'_>,
+    key: &HashKey,
+    rules: &Rules,
+    table: &Table,
+    control: u8,
+) -> Placement {
     let decision = rules.decide(name, key);
     match decision.hash {
-        None => Served { decision, slot: None, member: control },
-        Some(hash) => Served { decision, slot: Some(Table::slot_of(hash)), member: table.member_of(hash) },
+        None => Placement { decision, slot: None, member: control },
+        Some(hash) => {
+            Placement { decision, slot: Some(Table::slot_of(hash)), member: table.member_of(hash) }
+        }
     }
 }
 
-/// A member that takes names.
+/// A member that accepts names, while the table is computed.
 struct Candidate {
     number: u8,
     id: u64,
     weight: u32,
-    /// Slots that it may still take.
-    room: usize,
+    /// Slots it may still get.
+    slots_left: usize,
 }
 
-/// Those that take names, by number, each once.
+/// Returns the members with a positive share, each number once, sorted by id.
 fn candidates(members: &[Member]) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = Vec::new();
     for member in members {
         let valid = (1..=MEMBERS_MAX).contains(&member.number);
         if valid && !candidates.iter().any(|c| c.number == member.number) {
-            let weight = if member.takes_names { member.weight } else { 0 };
-            candidates.push(Candidate { number: member.number, id: member.id, weight, room: 0 });
+            let weight = if member.accepts_names { member.weight } else { 0 };
+            candidates.push(Candidate {
+                number: member.number,
+                id: member.id,
+                weight,
+                slots_left: 0,
+            });
         }
     }
     candidates.retain(|candidate| candidate.weight > 0);
@@ -143,24 +164,24 @@ fn candidates(members: &[Member]) -> Vec<Candidate> {
     candidates
 }
 
-/// The candidate of the least cost that has room: it is given the slot.
-fn choose(candidates: &mut [Candidate], slot: u64, seed: u64) -> u8 {
+/// Assigns a slot to the candidate of least cost below its load bound; returns its number.
+fn assign_slot(candidates: &mut [Candidate], slot: u64, seed: u64) -> u8 {
     let mut best: Option<(f64, &mut Candidate)> = None;
-    for candidate in candidates.iter_mut().filter(|candidate| candidate.room > 0) {
+    for candidate in candidates.iter_mut().filter(|candidate| candidate.slots_left > 0) {
         let cost = cost(mix(mix(seed ^ candidate.id) ^ slot)) / f64::from(candidate.weight);
-        // The first of equals, which is the one of the lowest id.
+        // Equal costs: the lowest id wins, as candidates are sorted by id.
         if best.as_ref().is_none_or(|(least, _)| cost < *least) {
             best = Some((cost, candidate));
         }
     }
-    // Each has room for its fair share and a slot more, so somebody has room.
+    // The bounds add up to more than all slots, so one candidate is below its bound.
     best.map_or(NO_MEMBER, |(_, candidate)| {
-        candidate.room -= 1;
+        candidate.slots_left -= 1;
         candidate.number
     })
 }
 
-/// Spreads every bit over all (the finalizer of SplitMix64).
+/// Mixes all bits of a value (the finalizer of SplitMix64).
 const fn mix(value: u64) -> u64 {
     let mut x = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -168,10 +189,13 @@ const fn mix(value: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The negated natural logarithm of a hash as a number between 0 and 1: exponentially distributed, so that the least of several, each over
-/// its weight, is the member's with a probability of its weight over the sum.
+/// Returns `-ln(u)`, where `u` is the hash scaled to (0, 1).
 ///
-/// Written with the operations that IEEE 754 defines to the bit, as two balancers have to agree, and `core` has no logarithm.
+/// It is exponentially distributed. So the least of `cost / weight` over all members is a member's
+/// with probability `weight / sum of weights` (weighted rendezvous hashing).
+///
+/// Only operations that IEEE 754 defines exactly are used, as two balancers must get equal results
+/// and `core` has no logarithm.
 fn cost(hash: u64) -> f64 {
     let value = (hash >> 11) as f64 + 0.5;
     let bits = value.to_bits();
@@ -186,6 +210,7 @@ fn cost(hash: u64) -> f64 {
     let series = 1.0
         + square
             * (1.0 / 3.0
-                + square * (1.0 / 5.0 + square * (1.0 / 7.0 + square * (1.0 / 9.0 + square / 11.0))));
+                + square
+                    * (1.0 / 5.0 + square * (1.0 / 7.0 + square * (1.0 / 9.0 + square / 11.0))));
     -(f64::from(exponent) * core::f64::consts::LN_2 + 2.0 * t * series)
 }

@@ -1,101 +1,126 @@
-//! Forwarding Information Base: by the longest prefix of a name to next hops and a strategy.
+//! Forwarding Information Base: maps the longest prefix of a name to next hops and a strategy.
+//!
+//! A lookup is a two-stage longest-prefix match (So, Narayanan, Oran, "Named Data Networking on a
+//! Router: Fast and DoS-resistant Forwarding with Hash Tables", ANCS 2013; used by NDN-DPDK too):
 //!
 //! ```text
-//! hash of the first `middle` components --> hints: lengths worth trying (one cache line); where a single prefix starts so, its entry
-//! hash of the longest of these lengths  --> index: where entries may be (one line)
-//!                                           entry: header + name, compared (one line, or two)
+//! stage 1: hash of the first `start_depth` components
+//!    -> length table (1 cache line): the lengths that exist below this hash,
+//!                                    and the entry itself if there is only one
+//! stage 2: hash of the longest such length that the name has, then of the next shorter one, ...
+//!    -> index (1 cache line): handles of entries that may have this hash
+//!    -> entry (1 or 2 lines):  header and name; the name is compared
 //! ```
 //!
-//! A lookup waits for nothing when a batch of names was [`prefetch`](Fib::prefetch)ed by stages before. Everything is bounded at construction; memory is
-//! taken when routes come. A change takes a bounded time: nothing is ever rebuilt at once.
+//! Prefixes shorter than `start_depth` skip stage 1: a bit set has the lengths that exist.
+//!
+//! | file | content |
+//! |---|---|
+//! | `length_table` | stage 1: lengths and direct entries by hash |
+//! | `start_depth` | chooses the start depth, and changes it while lookups go on |
+//! | [`crate::index`] | stage 2: handles by hash |
+//! | `arena` | the memory of length tables and entries |
+//! | `page_slots`, `slab_allocator` | where in the arena an entry is placed |
+//! | `next_hop_sets` | next hops, stored once per distinct set |
+//!
+//! Main invariant: after every change the length table has the length of every prefix (of
+//! `start_depth` or more components) and the index has every entry, so a lookup never misses a
+//! prefix. False matches cost a comparison only.
+//!
+//! Everything is bounded at construction and every change takes bounded time: nothing is rebuilt at
+//! once. A lookup waits for no memory if [`prefetch`](Fib::prefetch) was called for the whole batch
+//! before.
 
-mod blocks;
-mod ground;
-mod hints;
-mod hops;
-mod lengths;
-mod rooms;
+mod arena;
+mod length_table;
+mod next_hop_sets;
+mod page_slots;
+mod slab_allocator;
+mod start_depth;
 #[cfg(test)]
 mod tests;
 
 use crate::FaceId;
+use crate::bytes;
 use crate::index::{Index, IndexFull};
-use crate::octets::are_same;
-use blocks::BLOCK_MAX;
+use arena::FibArena;
 use core::cell::Cell;
-use ground::Ground;
-use hints::{Behind, Hints};
-use hops::HopSets;
-use lengths::Lengths;
-use nw_name::{HashKey, NameRef, PREFIXES_MAX, Prefixes};
+use length_table::{LengthCandidates, LengthTable};
+use next_hop_sets::NextHopSets;
+use nw_name::{HashKey, NameRef, PREFIXES_MAX, PrefixHashes};
+use slab_allocator::BLOCK_MAX;
+use start_depth::DepthIndex;
 
-/// Where to send, and at what cost.
+/// A next hop of a route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NextHop {
-    /// By which face.
+    /// The face to send to.
     pub face: FaceId,
-    /// The less the better.
+    /// The routing cost; lower is better.
     pub cost: u32,
 }
 
-/// A number in the router's closed list of strategies.
+/// The number of a strategy in the router's list of strategies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StrategyId(pub u8);
 
-/// What the FIB knows of a prefix.
+/// The route of a prefix, as a lookup returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FibEntry<'a> {
-    /// Sorted by cost, then face.
+    /// The next hops, sorted by cost, then face.
     pub next_hops: &'a [NextHop],
-    /// Who chooses among them.
+    /// The strategy that selects among them.
     pub strategy: StrategyId,
-    /// Components of the prefix.
+    /// The number of components of the prefix.
     pub prefix_len: usize,
 }
 
-/// Bounds of a FIB.
+/// Capacity of a FIB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FibConfig {
-    /// Prefixes at one time.
+    /// The maximum number of prefixes.
     pub prefixes_max: usize,
-    /// Next hops of one prefix.
+    /// The maximum number of next hops of one prefix.
     pub next_hops_per_prefix_max: usize,
-    /// Different sets of next hops at one time.
+    /// The maximum number of distinct sets of next hops.
     pub next_hop_sets_max: usize,
-    /// Octets for all entries: each takes its name and 9 octets, rounded up to a multiple of 32 (of larger steps above 256). Those that stand beside
-    /// their hints, as most do where there may be more than 2^18, take none of them.
+    /// Bytes for all entries in slabs: an entry takes its name and 9 bytes, rounded up to a
+    /// multiple of 32 (above 256: to a quarter of a power of two). Entries in page slots (FIBs for
+    /// more than 2^18 prefixes) are not counted.
     pub entry_bytes_max: usize,
-    /// Components at which a lookup starts, 1..=32; `None` lets it follow the lengths of the prefixes.
-    pub middle: Option<usize>,
-    /// Tells its hints from those of other FIBs that see the same packets: to be different from theirs.
+    /// The number of components at which a lookup starts, 1 to 32. `None`: chosen from the lengths
+    /// of the prefixes.
+    pub start_depth: Option<usize>,
+    /// Identifies this FIB in [`FibProbe`]s: different for all FIBs that see the same packets.
     pub owner: u32,
 }
 
 impl FibConfig {
-    /// What a router is made for, unless it is told of more.
+    /// The default capacity of a router, in prefixes.
     pub const PREFIXES_DEFAULT: usize = 1 << 18;
 
-    /// For so many prefixes, with names of 119 octets on average at most.
+    /// Returns the configuration for this many prefixes, with names of 119 bytes on average at
+    /// most.
     pub const fn new(prefixes_max: usize) -> Self {
         FibConfig {
             prefixes_max,
             next_hops_per_prefix_max: 64,
             next_hop_sets_max: if prefixes_max < 1 << 20 { prefixes_max } else { 1 << 20 },
             entry_bytes_max: prefixes_max * 128,
-            middle: None,
+            start_depth: None,
             owner: 0,
         }
     }
 }
 
-/// Why a prefix was not set; nothing has changed then.
+/// Why a prefix was not set; the FIB is unchanged then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FibError {
-    /// No room for another prefix, its name, or its set of next hops.
+    /// No space for another prefix, its name or its set of next hops.
     Full,
-    /// More than 32 components or 16375 octets.
+    /// The prefix has more than 32 components or 16375 bytes.
     NameTooLong,
-    /// More next hops than a prefix may have.
+    /// There are more next hops than [`FibConfig::next_hops_per_prefix_max`].
     TooManyNextHops,
 }
 
@@ -103,7 +128,7 @@ impl core::fmt::Display for FibError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             FibError::Full => "the FIB is full",
-            FibError::NameTooLong => "the prefix has more than 32 components or 16375 octets",
+            FibError::NameTooLong => "the prefix has more than 32 components or 16375 bytes",
             FibError::TooManyNextHops => "more next hops than a prefix may have",
         })
     }
@@ -117,262 +142,297 @@ impl From<IndexFull> for FibError {
     }
 }
 
-/// FIBs for more prefixes than this have room for entries beside their hints. Smaller ones would gain next to nothing, as translations of their pages are in
-/// a near cache; and a few prefixes would touch all of it, so whoever asked for no room has none.
-const SMALL_MAX: usize = FibConfig::PREFIXES_DEFAULT;
+/// FIBs for more prefixes than this have page slots: space for entries in the memory page of their
+/// bucket of the length table. In smaller FIBs the page translations of the separate areas stay
+/// cached, so page slots would only spread a few prefixes over more memory.
+const PAGE_SLOTS_ABOVE_PREFIXES: usize = FibConfig::PREFIXES_DEFAULT;
 
-/// FIBs for more prefixes than this are [far](Fib::is_far). A pass over a batch takes 2 ns a packet, so it must bring more.
-const NEAR_MAX: usize = 1 << 20;
+/// FIBs for more prefixes than this [exceed the reach of the TLB](Fib::exceeds_tlb_reach), so that
+/// an extra prefetch pass over each batch pays.
+const TLB_REACH_PREFIXES: usize = 1 << 20;
 
-/// What the stages of [`Fib::prefetch_hinted`] found out about one name, for the lookup that follows. It holds for as long as the FIB stays as it is, and
-/// for this name only: [`forget`](Self::forget) it when the name changes.
+/// What the stages of [`Fib::prefetch_with_probe`] have found for one name, for the lookup that
+/// follows. A probe is valid until the FIB changes, and for this name only: call
+/// [`clear`](Self::clear) when the name changes. An invalid probe is ignored, never wrong.
 #[derive(Clone, Debug, Default)]
-pub struct FibHint {
-    /// Which FIB it is about, and as it was after which change; 0 is none.
-    state: Cell<u64>,
-    /// Lengths still worth trying, where the lead is none or leads astray.
+pub struct FibProbe {
+    /// Owner and version of the FIB this probe is valid for; 0 = invalid.
+    version: Cell<u64>,
+    /// The lengths still to be tried if there is no direct entry, or if its name does not match.
     lengths: Cell<u64>,
-    /// The block that the longest prefix seems to stand in, plus one; 0 is none.
-    lead: Cell<u32>,
-    /// Components of that prefix.
-    lead_len: Cell<u32>,
+    /// The handle of the entry that is probably the longest match, plus one; 0 = none.
+    direct_entry: Cell<u32>,
+    /// The number of components of that entry's prefix.
+    direct_len: Cell<u32>,
 }
 
-impl FibHint {
-    /// Says nothing from now on.
+impl FibProbe {
+    /// Makes the probe invalid.
     #[inline(always)]
-    pub fn forget(&self) {
-        self.state.set(0);
+    pub fn clear(&self) {
+        self.version.set(0);
     }
 
     #[inline(always)]
-    fn is_about(&self, fib: &Fib) -> bool {
-        self.state.get() == fib.state
+    fn is_valid_for(&self, fib: &Fib) -> bool {
+        self.version.get() == fib.version
+    }
+
+    /// Stores the candidates found in `fib`.
+    #[inline(always)]
+    fn store(&self, fib: &Fib, candidates: LengthCandidates) {
+        self.version.set(fib.version);
+        self.lengths.set(candidates.lengths);
+        self.direct_entry.set(candidates.direct_entry);
+        self.direct_len.set(candidates.direct_len);
     }
 
     #[inline(always)]
-    fn keep(&self, fib: &Fib, behind: Behind) {
-        self.state.set(fib.state);
-        self.lengths.set(behind.lengths);
-        self.lead.set(behind.lead);
-        self.lead_len.set(behind.lead_len);
-    }
-
-    #[inline(always)]
-    fn behind(&self) -> Behind {
-        Behind { lengths: self.lengths.get(), lead: self.lead.get(), lead_len: self.lead_len.get() }
+    fn candidates(&self) -> LengthCandidates {
+        LengthCandidates {
+            lengths: self.lengths.get(),
+            direct_entry: self.direct_entry.get(),
+            direct_len: self.direct_len.get(),
+        }
     }
 }
 
 /// The FIB of one shard.
 pub struct Fib {
     key: HashKey,
-    /// Its owner, as several FIBs may have had as many changes, and how often it changed: tells whether a hint still holds, for as long as packets are on
-    /// their way. The lower half is never 0.
-    state: u64,
+    /// The owner (upper half) and a change counter (lower half, never 0). A [`FibProbe`] of another
+    /// version is ignored; the owner distinguishes FIBs with equal counters.
+    version: u64,
     config: FibConfig,
-    lengths: Lengths,
+    depth_index: DepthIndex,
     index: Index,
-    ground: Ground,
-    hop_sets: HopSets,
-    sorted: Vec<NextHop>,
-    /// Prefixes by number of their strategy.
-    strategies: Box<[u32; 256]>,
+    arena: FibArena,
+    hop_sets: NextHopSets,
+    /// The next hops of [`set`](Self::set), sorted and without duplicates.
+    sort_buffer: Vec<NextHop>,
+    /// The number of prefixes per strategy.
+    strategy_counts: Box<[u32; 256]>,
 }
 
 impl Fib {
-    /// Passes of [`prefetch`](Self::prefetch) and [`prefetch_hinted`](Self::prefetch_hinted) that help.
+    /// The number of stages of [`prefetch`](Self::prefetch) and
+    /// [`prefetch_with_probe`](Self::prefetch_with_probe).
     pub const PREFETCH_STAGES: usize = 3;
 
-    /// Without prefixes. `key` is that of the [`Prefixes`] it will be asked with.
+    /// Creates an empty FIB. `key` must be the key of all [`PrefixHashes`] passed to it.
     pub fn new(key: HashKey, config: FibConfig) -> Self {
-        Self::on_ground(key, config, config.prefixes_max > SMALL_MAX)
+        Self::with_arena(key, config, config.prefixes_max > PAGE_SLOTS_ABOVE_PREFIXES)
     }
 
-    fn on_ground(key: HashKey, config: FibConfig, has_rooms: bool) -> Self {
-        let buckets = Hints::buckets_for(config.prefixes_max);
-        let (ground, sites) = Ground::new(buckets, config.entry_bytes_max, has_rooms);
+    fn with_arena(key: HashKey, config: FibConfig, has_page_slots: bool) -> Self {
+        let buckets = LengthTable::buckets_for(config.prefixes_max);
+        let (arena, layouts) = FibArena::new(buckets, config.entry_bytes_max, has_page_slots);
         Fib {
             key,
-            state: u64::from(config.owner) << 32 | 1,
+            version: u64::from(config.owner) << 32 | 1,
             config,
-            lengths: Lengths::new(key, sites, config.middle),
+            depth_index: DepthIndex::new(key, layouts, config.start_depth),
             index: Index::with_capacity(config.prefixes_max),
-            ground,
-            hop_sets: HopSets::new(key, config.next_hop_sets_max),
-            sorted: Vec::with_capacity(config.next_hops_per_prefix_max),
-            strategies: Box::new([0; 256]),
+            arena,
+            hop_sets: NextHopSets::new(key, config.next_hop_sets_max),
+            sort_buffer: Vec::with_capacity(config.next_hops_per_prefix_max),
+            strategy_counts: Box::new([0; 256]),
         }
     }
 
-    /// Sets what is known of a prefix, in place of what was. A face among `next_hops` twice counts once, with the lower cost.
+    /// Sets the route of a prefix, replacing an existing one. If a face occurs twice in
+    /// `next_hops`, its lower cost is used.
     ///
     /// # Errors
-    /// What is too much; nothing has changed then.
+    /// When a limit of [`FibConfig`] is reached; the FIB is unchanged then.
     pub fn set(
         &mut self,
         name: NameRef<'_>,
         next_hops: &[NextHop],
         strategy: StrategyId,
     ) -> Result<(), FibError> {
-        let prefixes = Prefixes::of(&self.key, name);
+        let prefixes = PrefixHashes::of(&self.key, name);
         if prefixes.count() > PREFIXES_MAX || Entry::HEADER + name.as_bytes().len() > BLOCK_MAX {
             return Err(FibError::NameTooLong);
         }
         if next_hops.len() > self.config.next_hops_per_prefix_max {
             return Err(FibError::TooManyNextHops);
         }
-        self.changes();
-        self.sort(next_hops);
-        let hop_set = self.hop_sets.intern(&self.sorted)?;
-        let done = match self.find(prefixes.whole(), name.as_bytes()) {
-            Some(block) => {
-                let bytes = self.ground.bytes_mut(block);
-                let Entry { hop_set: former, strategy: chosen, .. } = Entry::of(bytes);
-                Entry::set_action(bytes, hop_set, strategy);
-                self.hop_sets.release(former);
-                self.strategies[usize::from(chosen.0)] -= 1;
+        self.bump_version();
+        self.sort_next_hops(next_hops);
+        let hop_set = self.hop_sets.intern(&self.sort_buffer)?;
+        let result = match self.find(prefixes.full_hash(), name.as_bytes()) {
+            Some(handle) => {
+                let bytes = self.arena.bytes_mut(handle);
+                let Entry { hop_set: old_hop_set, strategy: old_strategy, .. } =
+                    Entry::parse(bytes);
+                Entry::set_route(bytes, hop_set, strategy);
+                self.hop_sets.release(old_hop_set);
+                self.strategy_counts[usize::from(old_strategy.0)] -= 1;
                 Ok(())
             }
             None => self.insert(name, &prefixes, hop_set, strategy),
         };
-        match done {
+        match result {
             Ok(()) => {
-                self.strategies[usize::from(strategy.0)] += 1;
-                self.lengths.work(&mut self.index, &mut self.ground);
+                self.strategy_counts[usize::from(strategy.0)] += 1;
+                self.depth_index.step(&mut self.index, &mut self.arena);
             }
             Err(_) => self.hop_sets.release(hop_set),
         }
-        done
+        result
     }
 
-    /// Removes a prefix; false when it was not there.
+    /// Removes a prefix; returns whether it existed.
     pub fn remove(&mut self, name: NameRef<'_>) -> bool {
-        self.changes();
-        let prefixes = Prefixes::of(&self.key, name);
-        let Some(block) = self.find(prefixes.whole(), name.as_bytes()) else { return false };
-        let entry = Entry::of(self.ground.bytes(block));
+        self.bump_version();
+        let prefixes = PrefixHashes::of(&self.key, name);
+        let Some(handle) = self.find(prefixes.full_hash(), name.as_bytes()) else { return false };
+        let entry = Entry::parse(self.arena.bytes(handle));
         let Entry { hop_set, components, strategy, epoch, .. } = entry;
         let entry_len = entry.len();
-        self.strategies[usize::from(strategy.0)] -= 1;
-        self.lengths.remove(&mut self.ground, &prefixes, components.into(), block, epoch);
-        self.index.remove(prefixes.whole(), block);
-        self.ground.free(block, entry_len);
+        self.strategy_counts[usize::from(strategy.0)] -= 1;
+        self.depth_index.remove(&mut self.arena, &prefixes, components.into(), handle, epoch);
+        self.index.remove(prefixes.full_hash(), handle);
+        self.arena.free(handle, entry_len);
         self.hop_sets.release(hop_set);
-        self.lengths.work(&mut self.index, &mut self.ground);
+        self.depth_index.step(&mut self.index, &mut self.arena);
         true
     }
 
-    /// No hint given so far holds any more.
-    fn changes(&mut self) {
-        let count = (self.state as u32).wrapping_add(1).max(1);
-        self.state = self.state >> 32 << 32 | u64::from(count);
+    /// Invalidates all probes.
+    fn bump_version(&mut self) {
+        let count = (self.version as u32).wrapping_add(1).max(1);
+        self.version = self.version >> 32 << 32 | u64::from(count);
     }
 
-    /// The longest prefix of `name` that was set. `prefixes` are those of `name`.
+    /// Returns the longest prefix match. `None` if no route covers the name. `prefixes` are the
+    /// hashes of `name`.
     #[inline]
-    pub fn lookup(&self, name: NameRef<'_>, prefixes: &Prefixes) -> Option<FibEntry<'_>> {
-        self.lookup_behind(self.lengths.of(&self.ground, prefixes), name, prefixes)
+    pub fn lookup(&self, name: NameRef<'_>, prefixes: &PrefixHashes) -> Option<FibEntry<'_>> {
+        self.lookup_candidates(self.depth_index.candidates(&self.arena, prefixes), name, prefixes)
     }
 
-    /// As [`lookup`](Self::lookup), with what [`prefetch_hinted`](Self::prefetch_hinted) found out about this name.
+    /// Returns the same as [`lookup`](Self::lookup), using what
+    /// [`prefetch_with_probe`](Self::prefetch_with_probe) has stored for this name.
     #[inline(always)]
-    pub fn lookup_hinted(
+    pub fn lookup_with_probe(
         &self,
         name: NameRef<'_>,
-        prefixes: &Prefixes,
-        hint: &FibHint,
+        prefixes: &PrefixHashes,
+        probe: &FibProbe,
     ) -> Option<FibEntry<'_>> {
-        if !hint.is_about(self) {
+        if !probe.is_valid_for(self) {
             return self.lookup(name, prefixes);
         }
-        self.lookup_behind(hint.behind(), name, prefixes)
+        self.lookup_candidates(probe.candidates(), name, prefixes)
     }
 
-    /// The prefix that is led to, if it is one of this name; else the longest one of the lengths.
+    /// Returns the direct entry if its name is a prefix of `name`, else the longest match of the
+    /// lengths.
     #[inline(always)]
-    fn lookup_behind(&self, behind: Behind, name: NameRef<'_>, prefixes: &Prefixes) -> Option<FibEntry<'_>> {
-        if let Some(block) = behind.lead.checked_sub(1)
-            && let Some(prefix) = name.as_bytes().get(..prefixes.end(behind.lead_len as usize))
-            && Entry::has_name(self.ground.bytes(block), prefix)
+    fn lookup_candidates(
+        &self,
+        candidates: LengthCandidates,
+        name: NameRef<'_>,
+        prefixes: &PrefixHashes,
+    ) -> Option<FibEntry<'_>> {
+        if let Some(handle) = candidates.direct_entry.checked_sub(1)
+            && let Some(prefix) =
+                name.as_bytes().get(..prefixes.end(candidates.direct_len as usize))
+            && Entry::is_named(self.arena.bytes(handle), prefix)
         {
-            return Some(self.entry(block));
+            return Some(self.entry(handle));
         }
-        self.lookup_among(behind.lengths, name, prefixes)
+        self.lookup_lengths(candidates.lengths, name, prefixes)
     }
 
+    /// Stage 2: tries the lengths, longest first.
     #[inline(never)]
-    fn lookup_among(&self, mut lengths: u64, name: NameRef<'_>, prefixes: &Prefixes) -> Option<FibEntry<'_>> {
+    fn lookup_lengths(
+        &self,
+        mut lengths: u64,
+        name: NameRef<'_>,
+        prefixes: &PrefixHashes,
+    ) -> Option<FibEntry<'_>> {
         let bytes = name.as_bytes();
         while let Some(length) = take_longest(&mut lengths) {
             let Some(prefix) = bytes.get(..prefixes.end(length)) else { continue };
-            if let Some(block) = self.find(prefixes.hash(length), prefix) {
-                return Some(self.entry(block));
+            if let Some(handle) = self.find(prefixes.hash(length), prefix) {
+                return Some(self.entry(handle));
             }
         }
         None
     }
 
-    /// What was set for exactly this prefix.
+    /// Returns the route of exactly this prefix.
     pub fn exact(&self, name: NameRef<'_>) -> Option<FibEntry<'_>> {
-        let block = self.find(self.key.name(name), name.as_bytes())?;
-        Some(self.entry(block))
+        let handle = self.find(self.key.name(name), name.as_bytes())?;
+        Some(self.entry(handle))
     }
 
-    /// True when it is so large that the first line of a lookup takes longer to come than all else a packet asks for, as its page has to be found in memory: then
-    /// [`prefetch_far`](Self::prefetch_far) helps.
+    /// Returns whether the FIB is so large that finding the memory page of a length-table bucket (a
+    /// TLB miss) takes longer than all other prefetches of a packet. Then
+    /// [`prefetch_pages`](Self::prefetch_pages) pays.
     #[inline(always)]
-    pub const fn is_far(&self) -> bool {
-        self.config.prefixes_max > NEAR_MAX
+    pub const fn exceeds_tlb_reach(&self) -> bool {
+        self.config.prefixes_max > TLB_REACH_PREFIXES
     }
 
-    /// What stage 0 of [`prefetch`](Self::prefetch) asks for, for a whole batch of names before anything else. A processor goes on behind a few hundred instructions at most
-    /// until a page is found, so where nothing else is done between these requests, many look for their pages at the same time. Nothing where the FIB is not [far](Self::is_far).
+    /// Prefetches the length-table line of a name, for a whole batch before any other prefetch. A
+    /// page walk stalls a processor after a few hundred further instructions; in a pass of its own,
+    /// the walks of many names overlap. Does nothing if the FIB does not [exceed the reach of the
+    /// TLB](Self::exceeds_tlb_reach).
     #[inline(always)]
-    pub fn prefetch_far(&self, prefixes: &Prefixes) {
-        if self.is_far() {
-            self.lengths.prefetch(&self.ground, prefixes);
+    pub fn prefetch_pages(&self, prefixes: &PrefixHashes) {
+        if self.exceeds_tlb_reach() {
+            self.depth_index.prefetch(&self.arena, prefixes);
         }
     }
 
-    /// Asks for the memory that [`lookup`](Self::lookup) will read, without waiting for it. For a whole batch of names, once per stage from 0 to
-    /// [`PREFETCH_STAGES`](Self::PREFETCH_STAGES), before the first lookup.
+    /// Prefetches the cache lines that [`lookup`](Self::lookup) will read. To be called for a whole
+    /// batch of names, once per stage from 0 to [`PREFETCH_STAGES`](Self::PREFETCH_STAGES), before
+    /// the first lookup.
     #[inline]
-    pub fn prefetch(&self, stage: usize, prefixes: &Prefixes) {
+    pub fn prefetch(&self, stage: usize, prefixes: &PrefixHashes) {
         match stage {
-            0 => self.prefetch_near(prefixes),
-            1 => self.prefetch_found(self.lengths.of(&self.ground, prefixes), prefixes),
+            0 => self.prefetch_table_line(prefixes),
+            1 => self
+                .prefetch_candidate(self.depth_index.candidates(&self.arena, prefixes), prefixes),
             _ => self.prefetch_entry(prefixes),
         }
     }
 
-    /// As [`prefetch`](Self::prefetch); what a stage finds out is kept in `hint`, so that the next one and the lookup need not.
+    /// Prefetches like [`prefetch`](Self::prefetch) and stores the result of each stage in `probe`,
+    /// so that later stages and the lookup need not repeat it.
     ///
-    /// Stage 0 asks for the hint, unless [`prefetch_far`](Self::prefetch_far) did. What the hint leads to stands in the same page, so stage 1 asks for it as it reads
-    /// the hint.
+    /// Stage 0 prefetches the length-table line, unless [`prefetch_pages`](Self::prefetch_pages)
+    /// did. Stage 1 reads it and prefetches the direct entry (in the same page, if the FIB has page
+    /// slots), or the bucket of the index.
     #[inline(always)]
-    pub fn prefetch_hinted(&self, stage: usize, prefixes: &Prefixes, hint: &FibHint) {
+    pub fn prefetch_with_probe(&self, stage: usize, prefixes: &PrefixHashes, probe: &FibProbe) {
         match stage {
-            0 => self.prefetch_near(prefixes),
+            0 => self.prefetch_table_line(prefixes),
             1 => {
-                let behind = self.lengths.of(&self.ground, prefixes);
-                hint.keep(self, behind);
-                self.prefetch_found(behind, prefixes);
+                let candidates = self.depth_index.candidates(&self.arena, prefixes);
+                probe.store(self, candidates);
+                self.prefetch_candidate(candidates, prefixes);
             }
-            // It was led to, and asked for.
-            _ if hint.lead.get() != 0 => {}
-            _ if !hint.is_about(self) => self.prefetch_entry(prefixes),
+            // Stage 1 found the direct entry and prefetched it.
+            _ if probe.direct_entry.get() != 0 => {}
+            _ if !probe.is_valid_for(self) => self.prefetch_entry(prefixes),
             _ => {
-                let mut lengths = hint.lengths.get();
+                let mut lengths = probe.lengths.get();
                 let Some(longest) = lengths.checked_ilog2() else { return };
-                if let Some(block) = self.index.candidates(prefixes.hash(longest as usize)).next() {
-                    hint.lead.set(block + 1);
-                    hint.lead_len.set(longest);
-                    self.ground.prefetch(block, Entry::HEADER + prefixes.end(longest as usize));
+                if let Some(handle) = self.index.candidates(prefixes.hash(longest as usize)).next()
+                {
+                    probe.direct_entry.set(handle + 1);
+                    probe.direct_len.set(longest);
+                    self.arena.prefetch(handle, Entry::HEADER + prefixes.end(longest as usize));
                     return;
                 }
                 lengths &= !(1 << longest);
-                hint.lengths.set(lengths);
+                probe.lengths.set(lengths);
                 if let Some(next) = lengths.checked_ilog2() {
                     self.index.prefetch(prefixes.hash(next as usize));
                 }
@@ -380,119 +440,138 @@ impl Fib {
         }
     }
 
-    /// Prefixes in it.
+    /// Returns the number of prefixes.
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// True without prefixes.
+    /// Returns whether there are no prefixes.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
 
-    /// Prefixes that fit.
+    /// Returns the maximum number of prefixes.
     pub const fn capacity(&self) -> usize {
         self.config.prefixes_max
     }
 
-    /// By number of a strategy: whether a prefix has it.
+    /// Returns, by number of the strategy, whether a prefix uses it.
     pub fn strategies_in_use(&self) -> [bool; 256] {
-        self.strategies.map(|prefixes| prefixes > 0)
+        self.strategy_counts.map(|prefixes| prefixes > 0)
     }
 
-    /// Different sets of next hops.
+    /// Returns the number of distinct sets of next hops.
     pub const fn next_hop_sets(&self) -> usize {
         self.hop_sets.len()
     }
 
-    /// Components at which a lookup starts now.
-    pub fn middle(&self) -> usize {
-        self.lengths.middle()
+    /// Returns the number of components at which a lookup starts now.
+    pub fn start_depth(&self) -> usize {
+        self.depth_index.start_depth()
     }
 
-    /// Octets of address space: what all of it takes when full. Empty it takes almost none.
+    /// Returns the bytes of address space reserved: resident memory when full. Empty, the FIB takes
+    /// almost none.
     pub fn memory_bytes(&self) -> usize {
-        self.lengths.memory_bytes()
+        self.depth_index.memory_bytes()
             + self.index.memory_bytes()
-            + self.ground.memory_bytes()
+            + self.arena.memory_bytes()
             + self.hop_sets.memory_bytes()
     }
 
-    /// All prefixes in canonical order. Collects and sorts: for control, not for the path of packets.
+    /// Returns all prefixes in canonical order. For management: collects and sorts.
     pub fn entries(&self) -> Vec<(NameRef<'_>, FibEntry<'_>)> {
-        let blocks = (0..self.index.buckets()).flat_map(|bucket| self.index.in_bucket(bucket));
-        let mut entries: Vec<_> = blocks
-            .map(|block| (NameRef::from_checked(Entry::of(self.ground.bytes(block)).name), self.entry(block)))
+        let handles = (0..self.index.buckets()).flat_map(|bucket| self.index.bucket_slots(bucket));
+        let mut entries: Vec<_> = handles
+            .map(|handle| {
+                (
+                    NameRef::from_checked(Entry::parse(self.arena.bytes(handle)).name),
+                    self.entry(handle),
+                )
+            })
             .collect();
         entries.sort_unstable_by_key(|(name, _)| *name);
         entries
     }
 
+    /// Adds a prefix that does not exist yet.
     fn insert(
         &mut self,
         name: NameRef<'_>,
-        prefixes: &Prefixes,
+        prefixes: &PrefixHashes,
         hop_set: u32,
         strategy: StrategyId,
     ) -> Result<(), FibError> {
         let entry_len = Entry::HEADER + name.as_bytes().len();
-        let block = self.ground.allocate(entry_len, self.lengths.beside(prefixes)).ok_or(FibError::Full)?;
-        let added = self.index.insert(prefixes.whole(), block).and_then(|()| {
-            let hinted = self.lengths.add(&mut self.ground, prefixes, prefixes.count(), block);
-            if hinted.is_err() {
-                self.index.remove(prefixes.whole(), block);
+        let handle = self
+            .arena
+            .allocate(entry_len, self.depth_index.preferred_bucket(prefixes))
+            .ok_or(FibError::Full)?;
+        let added = self.index.insert(prefixes.full_hash(), handle).and_then(|()| {
+            let added = self.depth_index.add(&mut self.arena, prefixes, prefixes.count(), handle);
+            if added.is_err() {
+                self.index.remove(prefixes.full_hash(), handle);
             }
-            hinted
+            added
         });
         match added {
             Ok(epoch) => {
                 let components = prefixes.count() as u8;
                 Entry { hop_set, strategy, components, epoch, name: name.as_bytes() }
-                    .write(self.ground.bytes_mut(block));
+                    .write(self.arena.bytes_mut(handle));
                 Ok(())
             }
             Err(full) => {
-                self.ground.free(block, entry_len);
+                self.arena.free(handle, entry_len);
                 Err(full.into())
             }
         }
     }
 
+    /// Prefetches the length-table line, unless the page pass did.
     #[inline(always)]
-    fn prefetch_near(&self, prefixes: &Prefixes) {
-        if !self.is_far() {
-            self.lengths.prefetch(&self.ground, prefixes);
+    fn prefetch_table_line(&self, prefixes: &PrefixHashes) {
+        if !self.exceeds_tlb_reach() {
+            self.depth_index.prefetch(&self.arena, prefixes);
         }
     }
 
-    /// Asks for the longest prefix's entry where hints lead to it, else for its bucket of the index.
+    /// Prefetches the direct entry if there is one, else the index bucket of the longest length.
     #[inline(always)]
-    fn prefetch_found(&self, behind: Behind, prefixes: &Prefixes) {
-        if let Some(block) = behind.lead.checked_sub(1) {
-            self.ground.prefetch(block, Entry::HEADER + prefixes.end(behind.lead_len as usize));
-        } else if let Some(longest) = behind.lengths.checked_ilog2() {
+    fn prefetch_candidate(&self, candidates: LengthCandidates, prefixes: &PrefixHashes) {
+        if let Some(handle) = candidates.direct_entry.checked_sub(1) {
+            self.arena
+                .prefetch(handle, Entry::HEADER + prefixes.end(candidates.direct_len as usize));
+        } else if let Some(longest) = candidates.lengths.checked_ilog2() {
             self.index.prefetch(prefixes.hash(longest as usize));
         }
     }
 
-    fn prefetch_entry(&self, prefixes: &Prefixes) {
-        let Behind { mut lengths, lead: 0, .. } = self.lengths.of(&self.ground, prefixes) else { return };
+    /// Stage 2 of prefetching: the entry of the longest length, or the index bucket of the next
+    /// one.
+    fn prefetch_entry(&self, prefixes: &PrefixHashes) {
+        let LengthCandidates { mut lengths, direct_entry: 0, .. } =
+            self.depth_index.candidates(&self.arena, prefixes)
+        else {
+            return;
+        };
         let Some(longest) = take_longest(&mut lengths) else { return };
-        if let Some(block) = self.index.candidates(prefixes.hash(longest)).next() {
-            self.ground.prefetch(block, Entry::HEADER + prefixes.end(longest));
+        if let Some(handle) = self.index.candidates(prefixes.hash(longest)).next() {
+            self.arena.prefetch(handle, Entry::HEADER + prefixes.end(longest));
         } else if let Some(next) = take_longest(&mut lengths) {
             self.index.prefetch(prefixes.hash(next));
         }
     }
 
+    /// Returns the handle of the entry with this name.
     #[inline(always)]
     fn find(&self, hash: u64, name: &[u8]) -> Option<u32> {
-        self.index.find(hash, |block| Entry::has_name(self.ground.bytes(block), name))
+        self.index.find(hash, |handle| Entry::is_named(self.arena.bytes(handle), name))
     }
 
     #[inline(always)]
-    fn entry(&self, block: u32) -> FibEntry<'_> {
-        let entry = Entry::of(self.ground.bytes(block));
+    fn entry(&self, handle: u32) -> FibEntry<'_> {
+        let entry = Entry::parse(self.arena.bytes(handle));
         FibEntry {
             next_hops: self.hop_sets.hops(entry.hop_set),
             strategy: entry.strategy,
@@ -500,12 +579,13 @@ impl Fib {
         }
     }
 
-    fn sort(&mut self, next_hops: &[NextHop]) {
-        self.sorted.clear();
-        self.sorted.extend_from_slice(next_hops);
-        self.sorted.sort_unstable();
-        self.sorted.dedup_by_key(|hop| hop.face);
-        self.sorted.sort_unstable_by_key(|hop| (hop.cost, hop.face));
+    /// Fills `sort_buffer`: sorted by cost, each face once with its lowest cost.
+    fn sort_next_hops(&mut self, next_hops: &[NextHop]) {
+        self.sort_buffer.clear();
+        self.sort_buffer.extend_from_slice(next_hops);
+        self.sort_buffer.sort_unstable();
+        self.sort_buffer.dedup_by_key(|hop| hop.face);
+        self.sort_buffer.sort_unstable_by_key(|hop| (hop.cost, hop.face));
     }
 }
 
@@ -513,7 +593,7 @@ impl core::fmt::Debug for Fib {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Fib")
             .field("len", &self.len())
-            .field("middle", &self.middle())
+            .field("start_depth", &self.start_depth())
             .field("config", &self.config)
             .finish_non_exhaustive()
     }
@@ -526,8 +606,8 @@ fn take_longest(lengths: &mut u64) -> Option<usize> {
     Some(longest as usize)
 }
 
-/// An entry as it stands in its block, little endian:
-/// `hop_set u32 | name_len u16 | components u8 | strategy u8 | epoch u8 | name`.
+/// An entry in its block, little endian: `hop_set u32 | name_len u16 | components u8 | strategy u8
+/// | epoch u8 | name`.
 struct Entry<'a> {
     hop_set: u32,
     components: u8,
@@ -539,47 +619,49 @@ struct Entry<'a> {
 impl<'a> Entry<'a> {
     const HEADER: usize = 9;
 
+    /// Parses an entry at the start of `bytes`.
     #[inline(always)]
-    fn of(block: &'a [u8]) -> Self {
-        let (header, rest) = block.split_at(Self::HEADER);
+    fn parse(bytes: &'a [u8]) -> Self {
+        let (header, tail) = bytes.split_at(Self::HEADER);
         let name_len = usize::from(u16::from_le_bytes([header[4], header[5]]));
         Entry {
             hop_set: u32::from_le_bytes([header[0], header[1], header[2], header[3]]),
             components: header[6],
             strategy: StrategyId(header[7]),
             epoch: header[8],
-            name: &rest[..name_len],
+            name: &tail[..name_len],
         }
     }
 
+    /// Returns whether the entry at the start of `bytes` has this name.
     #[inline(always)]
-    fn has_name(block: &[u8], name: &[u8]) -> bool {
-        let name_len = usize::from(u16::from_le_bytes([block[4], block[5]]));
-        match block.get(Self::HEADER..Self::HEADER + name.len()) {
-            Some(known) => name_len == name.len() && are_same(known, name),
+    fn is_named(bytes: &[u8], name: &[u8]) -> bool {
+        let name_len = usize::from(u16::from_le_bytes([bytes[4], bytes[5]]));
+        match bytes.get(Self::HEADER..Self::HEADER + name.len()) {
+            Some(stored) => name_len == name.len() && bytes::eq(stored, name),
             None => false,
         }
     }
 
-    /// Octets that it takes.
+    /// The bytes of the entry in its block.
     const fn len(&self) -> usize {
         Self::HEADER + self.name.len()
     }
 
-    fn write(&self, block: &mut [u8]) {
-        block[4..6].copy_from_slice(&(self.name.len() as u16).to_le_bytes());
-        block[6] = self.components;
-        Self::set_action(block, self.hop_set, self.strategy);
-        Self::set_epoch(block, self.epoch);
-        block[Self::HEADER..Self::HEADER + self.name.len()].copy_from_slice(self.name);
+    fn write(&self, bytes: &mut [u8]) {
+        bytes[4..6].copy_from_slice(&(self.name.len() as u16).to_le_bytes());
+        bytes[6] = self.components;
+        Self::set_route(bytes, self.hop_set, self.strategy);
+        Self::set_epoch(bytes, self.epoch);
+        bytes[Self::HEADER..Self::HEADER + self.name.len()].copy_from_slice(self.name);
     }
 
-    fn set_action(block: &mut [u8], hop_set: u32, strategy: StrategyId) {
-        block[0..4].copy_from_slice(&hop_set.to_le_bytes());
-        block[7] = strategy.0;
+    fn set_route(bytes: &mut [u8], hop_set: u32, strategy: StrategyId) {
+        bytes[0..4].copy_from_slice(&hop_set.to_le_bytes());
+        bytes[7] = strategy.0;
     }
 
-    fn set_epoch(block: &mut [u8], epoch: u8) {
-        block[8] = epoch;
+    fn set_epoch(bytes: &mut [u8], epoch: u8) {
+        bytes[8] = epoch;
     }
 }

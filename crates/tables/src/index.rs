@@ -1,49 +1,56 @@
-//! The hash index of every table: from a hash to the numbers of the slots that may hold what is sought.
+//! The hash index of every table: a multimap from 64-bit hashes to slot numbers, of fixed size.
 //!
 //! ```text
-//! bucket = one cache line:  10 slots (u32) | 10 tags (u16, 0 = free) | passed (u16)
-//! hash bits 63..48 -> tag    47..16 -> home bucket    15..0 -> left to whoever chooses shards
+//! bucket = one cache line:  10 slots (u32) | 10 tags (u16, 0 = free) | overflow_count (u16)
+//! hash bits 63..48 -> tag    47..16 -> home bucket    15..0 -> selects the shard
 //! ```
 //!
-//! An entry lives in the first bucket with room from its home on. `passed` counts the entries that went by a full bucket, so a search ends at the
-//! first bucket nobody passed, and removal is exact: nothing is ever moved, no tombstones. The index never grows and a search
-//! looks at [`PROBES_MAX`] buckets at most.
+//! An entry is stored in the first bucket with a free slot, starting at its home bucket.
+//! `overflow_count` is the number of entries that were stored in a later bucket because this one
+//! was full (as in F14 tables).
 //!
-//! Entries of one hash share these [`PROBES_MAX`] buckets. Who indexes things that others can multiply under one hash must bound how many.
+//! Main invariant: a search ends at the first bucket with an `overflow_count` of 0, and after
+//! [`PROBES_MAX`] buckets at the latest. So removal is exact: nothing is moved and there are no
+//! tombstones. The index never grows.
+//!
+//! All entries of one hash share these [`PROBES_MAX`] buckets. A table with keys that peers can
+//! choose must bound the number of entries per hash.
 
-use crate::memory::{Lines, equal_words, prefetch_soon};
+use crate::memory::{MmapArray, eq_mask_u16x10, prefetch_l1};
 use zerocopy::FromZeros;
 
-/// Buckets a search looks at, at most.
+/// The maximum number of buckets a search reads.
 pub const PROBES_MAX: usize = 24;
 
 const SLOTS: usize = 10;
 
-/// Entries per bucket when the index is full. One bucket in 350 overflows then, so that searches end in one line; at 6 of 10 it was one in 23, and
-/// waiting for the lines behind those cost more than all else in a table of a million. An insertion fails before the index is full when
-/// `PROBES_MAX` buckets in a row overflow, which at 6 of 10 already is less likely than 10^-11 per bucket.
+/// Entries per bucket when the index is full: one bucket in 350 overflows, so nearly all searches
+/// read one line (with 6 instead of 4, one in 23 would overflow). An insertion fails early if
+/// `PROBES_MAX` adjacent buckets are full; with 6 entries per bucket that is less likely than
+/// 10^-11 per bucket already.
 const LOAD: usize = 4;
 
+/// Ten slots: a cache line.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C, align(64))]
 struct Bucket {
     slots: [u32; SLOTS],
     tags: [u16; SLOTS],
-    passed: u16,
-    spare: u16,
+    overflow_count: u16,
+    padding: u16,
 }
 
 const FREE: u16 = 0;
 
 impl Bucket {
-    /// One bit per position whose tag is `tag`.
+    /// Returns one bit per slot with the tag `tag`.
     #[inline(always)]
     fn matching(&self, tag: u16) -> u32 {
-        equal_words(&self.tags, tag)
+        eq_mask_u16x10(&self.tags, tag)
     }
 }
 
-/// No room: the index holds as many entries as it was made for, or the buckets an entry may live in are full.
+/// No space: the index has its maximum number of entries, or all buckets for this hash are full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexFull;
 
@@ -55,77 +62,84 @@ impl core::fmt::Display for IndexFull {
 
 impl core::error::Error for IndexFull {}
 
-/// Where an entry stands in its home bucket: that bucket, and in the lowest four bits the position in it.
+/// The position of an entry in its home bucket: the bucket number, and the slot in the lowest 4
+/// bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromZeros)]
-pub struct Spot(u32);
+pub struct BucketPos(u32);
 
-impl Spot {
-    /// Nowhere: nothing is removed there. An index of 2^28 buckets has none.
-    pub const NONE: Spot = Spot(u32::MAX);
+impl BucketPos {
+    /// No position: nothing is removed there. In an index of 2^28 or more buckets no entry has a
+    /// position.
+    pub const NONE: BucketPos = BucketPos(u32::MAX);
 
     const BITS: u32 = 4;
 
+    /// Returns the bucket number and the slot.
     const fn split(self) -> (usize, usize) {
         ((self.0 >> Self::BITS) as usize, (self.0 & ((1 << Self::BITS) - 1)) as usize)
     }
 }
 
-const _: () = assert!(SLOTS < 1 << Spot::BITS);
+const _: () = assert!(SLOTS < 1 << BucketPos::BITS);
 
-/// Where an entry may be added: see [`Index::vacancy`].
+/// A free slot for a new entry: see [`Index::vacant_entry`].
 #[derive(Clone, Copy, Debug)]
-pub struct Vacancy {
+pub struct VacantEntry {
     bucket: usize,
     position: usize,
     tag: u16,
 }
 
-/// A multimap from hashes to slot numbers, of fixed size. The hash itself isn't kept: the caller confirms every candidate.
+/// The index. It does not store hashes: the caller must check every candidate.
 #[derive(Debug)]
 pub struct Index {
-    buckets: Lines<Bucket>,
+    buckets: MmapArray<Bucket>,
     len: usize,
     entries_max: usize,
-    /// Entries up to which there are vacancies: as many as there may be, or none where buckets have numbers that no [`Spot`] holds.
-    spots_max: usize,
+    /// The maximum number of entries for which positions exist: all, or 0 if bucket numbers do not
+    /// fit [`BucketPos`].
+    positions_max: usize,
     probes: usize,
 }
 
 impl Index {
-    /// For at most `entries_max` entries; takes about 16 octets for each, when touched.
+    /// Creates an index for at most `entries_max` entries; it takes about 16 bytes per entry, when
+    /// touched.
     pub fn with_capacity(entries_max: usize) -> Self {
         let buckets = entries_max.div_ceil(LOAD).max(1);
         assert!(u32::try_from(buckets).is_ok(), "an index has fewer than 2^32 buckets");
-        let spots_max = if buckets <= 1 << (u32::BITS - Spot::BITS) { entries_max } else { 0 };
-        // Never the same bucket twice.
+        let positions_max =
+            if buckets <= 1 << (u32::BITS - BucketPos::BITS) { entries_max } else { 0 };
+        // A search never reads a bucket twice.
         let probes = PROBES_MAX.min(buckets);
-        Index { buckets: Lines::new(buckets), len: 0, entries_max, spots_max, probes }
+        Index { buckets: MmapArray::new(buckets), len: 0, entries_max, positions_max, probes }
     }
 
-    /// Entries in it.
+    /// Returns the number of entries.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True without entries.
+    /// Returns whether there are no entries.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Octets of address space.
+    /// Returns the bytes of address space reserved.
     pub fn memory_bytes(&self) -> usize {
         self.buckets.memory_bytes()
     }
 
-    /// Asks for the home bucket without waiting for it.
+    /// Prefetches the home bucket of a hash.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         self.buckets.prefetch(self.home(hash));
     }
 
-    /// Slots that may hold what has this hash: one search in 8,000 meets one that is there by chance.
+    /// Returns the slots that may have this hash. One search in 8,000 returns a slot of another
+    /// hash.
     #[inline(always)]
     pub fn candidates(&self, hash: u64) -> Candidates<'_> {
         let (home, tag) = (self.home(hash), tag_of(hash));
@@ -138,59 +152,70 @@ impl Index {
         }
     }
 
-    /// False when there is surely no entry with this hash; one line tells nearly always.
+    /// Returns false if no entry has this hash. Reads one line, unless its bucket overflowed.
     #[inline(always)]
-    pub fn may_have(&self, hash: u64) -> bool {
+    pub fn may_contain(&self, hash: u64) -> bool {
         let bucket = &self.buckets[self.home(hash)];
-        bucket.matching(tag_of(hash)) != 0 || bucket.passed != 0 && self.candidates(hash).next().is_some()
+        bucket.matching(tag_of(hash)) != 0
+            || bucket.overflow_count != 0 && self.candidates(hash).next().is_some()
     }
 
-    /// As [`prefetch`](Self::prefetch), for a bucket that is the first thing to be read: see [`prefetch_soon`].
+    /// Prefetches the home bucket of a hash into the first-level cache: see [`prefetch_l1`].
     #[inline(always)]
-    pub fn prefetch_soon(&self, hash: u64) {
+    pub fn prefetch_l1(&self, hash: u64) {
         if let Some(bucket) = self.buckets.get(self.home(hash)) {
-            prefetch_soon(bucket);
+            prefetch_l1(bucket);
         }
     }
 
-    /// The first candidate that `is_it` confirms.
+    /// Returns the first candidate for which `is_match` returns true.
     #[inline(always)]
-    pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
-        self.candidates(hash).find(|slot| is_it(*slot))
+    pub fn find(&self, hash: u64, mut is_match: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.candidates(hash).find(|slot| is_match(*slot))
     }
 
-    /// Where an entry with this hash may be added, if surely no other has it and its home bucket has room that nobody missed, as nearly always: one
-    /// look tells. `None` says nothing.
+    /// Returns a free slot in the home bucket if certainly no entry has this hash. Reads one line.
+    /// `None`: fast path not applicable (the bucket is full, has overflowed or has an entry with
+    /// this tag); use [`insert`](Self::insert).
     #[inline(always)]
-    pub fn vacancy(&self, hash: u64) -> Option<Vacancy> {
+    pub fn vacant_entry(&self, hash: u64) -> Option<VacantEntry> {
         let (home, tag) = (self.home(hash), tag_of(hash));
         let bucket = &self.buckets[home];
         let free = bucket.matching(FREE);
-        if free == 0 || bucket.matching(tag) != 0 || bucket.passed != 0 || self.len >= self.spots_max {
+        if free == 0
+            || bucket.matching(tag) != 0
+            || bucket.overflow_count != 0
+            || self.len >= self.positions_max
+        {
             return None;
         }
-        Some(Vacancy { bucket: home, position: free.trailing_zeros() as usize, tag })
+        Some(VacantEntry { bucket: home, position: free.trailing_zeros() as usize, tag })
     }
 
-    /// Adds an entry at its [`vacancy`](Self::vacancy), while nothing has changed since; gives where it stands.
+    /// Adds an entry at a [`vacant_entry`](Self::vacant_entry) returned since the last change;
+    /// returns its position.
     #[inline(always)]
-    pub fn fill(&mut self, vacancy: &Vacancy, slot: u32) -> Spot {
-        let Vacancy { bucket: number, position, tag } = *vacancy;
+    pub fn insert_at(&mut self, vacant: &VacantEntry, slot: u32) -> BucketPos {
+        let VacantEntry { bucket: number, position, tag } = *vacant;
         let bucket = &mut self.buckets[number];
         debug_assert!(bucket.tags[position] == FREE && self.len < self.entries_max);
         bucket.tags[position] = tag;
         bucket.slots[position] = slot;
         self.len += 1;
-        Spot((number as u32) << Spot::BITS | position as u32)
+        BucketPos((number as u32) << BucketPos::BITS | position as u32)
     }
 
-    /// Removes an entry that [`fill`](Self::fill) added; false when another or none stands there, which may be once the same slot
-    /// was added and removed under other hashes.
+    /// Removes an entry added by [`insert_at`](Self::insert_at). Returns false if it is not at this
+    /// position (the slot may have been added again under another hash); then use
+    /// [`remove`](Self::remove).
     #[inline(always)]
-    pub fn remove_at(&mut self, spot: Spot, hash: u64, slot: u32) -> bool {
-        let (number, position) = spot.split();
+    pub fn remove_at(&mut self, pos: BucketPos, hash: u64, slot: u32) -> bool {
+        let (number, position) = pos.split();
         let Some(bucket) = self.buckets.get_mut(number) else { return false };
-        if position >= SLOTS || bucket.slots[position] != slot || bucket.tags[position] != tag_of(hash) {
+        if position >= SLOTS
+            || bucket.slots[position] != slot
+            || bucket.tags[position] != tag_of(hash)
+        {
             return false;
         }
         bucket.tags[position] = FREE;
@@ -198,18 +223,18 @@ impl Index {
         true
     }
 
-    /// Asks for the bucket of a spot, into the nearest cache: see [`prefetch_soon`].
+    /// Prefetches the bucket of a position into the first-level cache: see [`prefetch_l1`].
     #[inline(always)]
-    pub fn prefetch_soon_at(&self, spot: Spot) {
-        if let Some(bucket) = self.buckets.get(spot.split().0) {
-            prefetch_soon(bucket);
+    pub fn prefetch_l1_at(&self, pos: BucketPos) {
+        if let Some(bucket) = self.buckets.get(pos.split().0) {
+            prefetch_l1(bucket);
         }
     }
 
-    /// Adds an entry; there may be others with the same hash.
+    /// Adds an entry. Others with the same hash may exist.
     ///
     /// # Errors
-    /// [`IndexFull`]; nothing has changed then.
+    /// [`IndexFull`]; the index is unchanged then.
     #[inline]
     pub fn insert(&mut self, hash: u64, slot: u32) -> Result<(), IndexFull> {
         if self.len >= self.entries_max {
@@ -227,16 +252,18 @@ impl Index {
                 bucket.slots[position] = slot;
                 self.len += 1;
                 if number != home {
-                    self.each_passed(home, number, |passed| *passed += 1);
+                    self.update_overflow_counts(home, number, |overflow_count| {
+                        *overflow_count += 1
+                    });
                 }
                 return Ok(());
             }
-            number = after(number, buckets.len());
+            number = next_bucket(number, buckets.len());
         }
         Err(IndexFull)
     }
 
-    /// Removes one entry with this hash and slot; false when there is none.
+    /// Removes one entry with this hash and slot; returns whether it existed.
     #[inline]
     pub fn remove(&mut self, hash: u64, slot: u32) -> bool {
         let Some((bucket, position)) = self.locate(hash, slot) else { return false };
@@ -244,48 +271,53 @@ impl Index {
         self.len -= 1;
         let home = self.home(hash);
         if bucket != home {
-            self.each_passed(home, bucket, |passed| *passed -= 1);
+            self.update_overflow_counts(home, bucket, |overflow_count| *overflow_count -= 1);
         }
         true
     }
 
-    /// Gives one entry another slot number; false when there is none with this hash and slot.
+    /// Changes the slot number of one entry; returns whether an entry with this hash and slot
+    /// existed.
     pub fn replace(&mut self, hash: u64, slot: u32, by: u32) -> bool {
         let Some((bucket, position)) = self.locate(hash, slot) else { return false };
         self.buckets[bucket].slots[position] = by;
         true
     }
 
-    /// Removes all entries and gives the memory back.
+    /// Removes all entries and returns the memory to the kernel.
     pub fn clear(&mut self) {
         let all = 0..self.buckets.len();
         self.buckets.zero(all);
         self.len = 0;
     }
 
-    /// How many buckets there are, for walks over all entries in portions.
+    /// Returns the number of buckets, for walks over all entries in steps.
     pub fn buckets(&self) -> usize {
         self.buckets.len()
     }
 
-    /// Slots in one bucket; none when there is no such bucket.
-    pub fn in_bucket(&self, bucket: usize) -> impl Iterator<Item = u32> + '_ {
+    /// Returns the slots in one bucket; none if there is no such bucket.
+    pub fn bucket_slots(&self, bucket: usize) -> impl Iterator<Item = u32> + '_ {
         let positions = self.buckets.get(bucket).into_iter();
-        positions
-            .flat_map(|b| b.tags.iter().zip(&b.slots).filter(|(tag, _)| **tag != FREE).map(|(_, slot)| *slot))
+        positions.flat_map(|b| {
+            b.tags.iter().zip(&b.slots).filter(|(tag, _)| **tag != FREE).map(|(_, slot)| *slot)
+        })
     }
 
+    /// Returns the home bucket of a hash.
     #[inline(always)]
     fn home(&self, hash: u64) -> usize {
-        // The upper half of a product instead of a remainder: any number of buckets, no division.
+        // The upper half of a product instead of a remainder: works for any number of buckets, no
+        // division.
         ((u64::from((hash >> 16) as u32) * self.buckets.len() as u64) >> 32) as usize
     }
 
     #[inline(always)]
-    fn after(&self, bucket: usize) -> usize {
-        after(bucket, self.buckets.len())
+    fn next_bucket(&self, bucket: usize) -> usize {
+        next_bucket(bucket, self.buckets.len())
     }
 
+    /// Returns the bucket and the position of an entry.
     #[inline]
     fn locate(&self, hash: u64, slot: u32) -> Option<(usize, usize)> {
         let tag = tag_of(hash);
@@ -301,26 +333,32 @@ impl Index {
                 }
                 matching &= matching - 1;
             }
-            if bucket.passed == 0 {
+            if bucket.overflow_count == 0 {
                 break;
             }
-            number = after(number, buckets.len());
+            number = next_bucket(number, buckets.len());
         }
         None
     }
 
+    /// Changes the overflow counts of the buckets from `home` to before `end`.
     #[cold]
     #[inline(never)]
-    fn each_passed(&mut self, home: usize, end: usize, mut change: impl FnMut(&mut u16)) {
+    fn update_overflow_counts(
+        &mut self,
+        home: usize,
+        end: usize,
+        mut change: impl FnMut(&mut u16),
+    ) {
         let mut bucket = home;
         while bucket != end {
-            change(&mut self.buckets[bucket].passed);
-            bucket = self.after(bucket);
+            change(&mut self.buckets[bucket].overflow_count);
+            bucket = self.next_bucket(bucket);
         }
     }
 }
 
-/// Slots whose tag matches, in probing order.
+/// Iterator over the slots with a matching tag, in probe order.
 #[derive(Clone, Debug)]
 pub struct Candidates<'a> {
     buckets: &'a [Bucket],
@@ -336,11 +374,11 @@ impl Iterator for Candidates<'_> {
     #[inline(always)]
     fn next(&mut self) -> Option<u32> {
         while self.mask == 0 {
-            if self.buckets[self.bucket].passed == 0 || self.probes_left == 0 {
+            if self.buckets[self.bucket].overflow_count == 0 || self.probes_left == 0 {
                 return None;
             }
             self.probes_left -= 1;
-            self.bucket = after(self.bucket, self.buckets.len());
+            self.bucket = next_bucket(self.bucket, self.buckets.len());
             self.mask = self.buckets[self.bucket].matching(self.tag);
         }
         let position = self.mask.trailing_zeros() as usize;
@@ -350,35 +388,30 @@ impl Iterator for Candidates<'_> {
 }
 
 #[inline(always)]
-fn after(bucket: usize, buckets: usize) -> usize {
+fn next_bucket(bucket: usize, buckets: usize) -> usize {
     if bucket + 1 == buckets { 0 } else { bucket + 1 }
 }
 
 #[inline(always)]
 fn tag_of(hash: u64) -> u16 {
-    // Not 0, which is free. Half of the tags are enough.
+    // Never 0, which marks a free slot; half of the tags are enough.
     (hash >> 48) as u16 | 1
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_util::hash;
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    /// A mixing of small numbers into hashes that fill all bits.
-    fn hash(number: u64) -> u64 {
-        let product = u128::from(number ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
-        product as u64 ^ (product >> 64) as u64
-    }
-
     #[test]
-    fn a_bucket_is_a_cache_line() {
+    fn bucket_size_is_cache_line() {
         assert_eq!((size_of::<Bucket>(), align_of::<Bucket>()), (64, 64));
     }
 
     #[test]
-    fn holds_what_it_was_made_for_and_no_more() {
+    fn index_full_insert_returns_error() {
         for entries_max in [0, 1, 6, 7, 8, 1000, 100_000] {
             let mut index = Index::with_capacity(entries_max);
             for number in 0..entries_max {
@@ -389,19 +422,19 @@ mod tests {
             for number in 0..entries_max as u32 {
                 assert_eq!(index.find(hash(number.into()), |slot| slot == number), Some(number));
             }
-            let walked = (0..index.buckets()).flat_map(|bucket| index.in_bucket(bucket)).count();
+            let walked = (0..index.buckets()).flat_map(|bucket| index.bucket_slots(bucket)).count();
             assert_eq!(walked, entries_max);
             for number in 0..entries_max as u32 {
                 assert!(index.remove(hash(number.into()), number));
                 assert!(!index.remove(hash(number.into()), number));
             }
             assert!(index.is_empty());
-            assert!(index.buckets.iter().all(|b| b.passed == 0 && b.tags == [FREE; SLOTS]));
+            assert!(index.buckets.iter().all(|b| b.overflow_count == 0 && b.tags == [FREE; SLOTS]));
         }
     }
 
     #[test]
-    fn entries_of_one_hash_are_bounded_and_all_found() {
+    fn index_one_hash_entries_are_bounded_and_found() {
         let mut index = Index::with_capacity(100_000);
         let mut inserted = 0;
         while index.insert(77 << 20, inserted).is_ok() {
@@ -411,13 +444,13 @@ mod tests {
         let mut seen: Vec<u32> = index.candidates(77 << 20).collect();
         seen.sort_unstable();
         assert_eq!(seen, (0..inserted).collect::<Vec<_>>());
-        // Neighbours elsewhere are not concerned.
+        // Other hashes are not affected.
         index.insert(hash(1), 5).unwrap();
         assert_eq!(index.find(hash(1), |_| true), Some(5));
     }
 
     #[test]
-    fn replace_and_clear() {
+    fn index_replace_and_clear_change_entries() {
         let mut index = Index::with_capacity(10);
         index.insert(hash(1), 1).unwrap();
         assert!(index.replace(hash(1), 1, 9));
@@ -453,17 +486,21 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map of multisets, with few hashes so that duplicates and full indexes are common.
+        /// Against a map of multisets, with few hashes so that duplicates and full indexes are
+        /// common.
         #[test]
-        fn is_a_multimap(capacity in 0usize..60, steps in proptest::collection::vec(step(24), 0..300)) {
+        fn index_any_operations_equals_multimap(
+            capacity in 0usize..60,
+            steps in proptest::collection::vec(step(24), 0..300),
+        ) {
             let mut index = Index::with_capacity(capacity);
             let mut model: HashMap<u64, Vec<u32>> = HashMap::new();
-            let mut spots = Vec::new();
+            let mut positions = Vec::new();
             for step in steps {
                 let total: usize = model.values().map(Vec::len).sum();
                 match step {
                     Step::Insert(number, slot) => {
-                        // Ten buckets at most: nobody is refused before the index is full.
+                        // With at most ten buckets no insertion fails before the index is full.
                         prop_assert_eq!(index.insert(hash(number), slot).is_ok(), total < capacity);
                         if total < capacity {
                             model.entry(number).or_default().push(slot);
@@ -471,20 +508,20 @@ mod tests {
                     }
                     Step::First(number, slot) => {
                         let slots = model.entry(number).or_default();
-                        if let Some(vacancy) = index.vacancy(hash(number)) {
-                            let spot = index.fill(&vacancy, slot);
+                        if let Some(vacant) = index.vacant_entry(hash(number)) {
+                            let pos = index.insert_at(&vacant, slot);
                             prop_assert!(slots.is_empty() && total < capacity);
                             slots.push(slot);
-                            spots.push((number, slot, spot));
+                            positions.push((number, slot, pos));
                         }
                     }
                     Step::RemoveAt(nth) => {
-                        let Some(&(number, slot, spot)) = spots.get(nth) else { continue };
-                        prop_assert!(!index.remove_at(spot, hash(number), slot + 10));
-                        prop_assert!(!index.remove_at(Spot::NONE, hash(number), slot));
+                        let Some(&(number, slot, pos)) = positions.get(nth) else { continue };
+                        prop_assert!(!index.remove_at(pos, hash(number), slot + 10));
+                        prop_assert!(!index.remove_at(BucketPos::NONE, hash(number), slot));
                         let slots = model.entry(number).or_default();
                         let at = slots.iter().position(|s| *s == slot);
-                        if index.remove_at(spot, hash(number), slot) {
+                        if index.remove_at(pos, hash(number), slot) {
                             prop_assert!(at.is_some());
                             slots.swap_remove(at.unwrap());
                         }
@@ -508,7 +545,7 @@ mod tests {
                         let mut wanted = model.get(&number).cloned().unwrap_or_default();
                         found.sort_unstable();
                         wanted.sort_unstable();
-                        prop_assert_eq!(index.may_have(hash(number)), !wanted.is_empty());
+                        prop_assert_eq!(index.may_contain(hash(number)), !wanted.is_empty());
                         prop_assert_eq!(found, wanted);
                     }
                     Step::Clear => {

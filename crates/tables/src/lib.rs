@@ -1,25 +1,26 @@
-//! FIB, PIT, content store, dead nonce list and measurements: bounded at construction, clock passed in.
+//! FIB, PIT, content store, dead nonce list and measurements: bounded at construction, the clock
+//! passed in.
 //!
-//! Layer 2 (state): refuses to know how packets come in or leave.
+//! Layer 2 (state). This crate does not depend on how packets come in or leave: it has no socket,
+//! no thread and no clock.
 
 #![deny(unsafe_code)]
 
 pub mod arena;
-pub mod ask;
+pub mod bytes;
 pub mod cs;
 pub mod dnl;
-pub mod face;
 pub mod fib;
 pub mod index;
 pub mod measurements;
 #[allow(unsafe_code)]
 pub mod memory;
-pub mod octets;
 pub mod pit;
 pub mod prefix_map;
 pub mod sketch;
-pub mod time;
+#[cfg(test)]
+mod test_util;
 
-pub use ask::Ask;
-pub use face::{FaceId, FaceInfo, FaceTable, LinkType, Peer, Scope};
-pub use time::Instant;
+pub use nw_packet_types::{
+    FaceId, FaceInfo, FaceTable, InterestKey, LinkType, Peer, Scope, Timestamp,
+};

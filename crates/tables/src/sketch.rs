@@ -1,105 +1,123 @@
-//! Which prefixes have most traffic: counted about, in a fixed amount of memory, while somebody looks.
+//! Estimates which prefixes have the most traffic, in a fixed amount of memory.
 //!
-//! Space-saving (Metwally, Agrawal, El Abbadi, "Efficient Computation of Frequent and Top-k Elements in Data Streams", 2005): a prefix that is
-//! not counted yet takes the place of the one with the smallest count and inherits that as its possible error. After `n` packets in `k` places
-//! no count is too high by more than `n / k`, and every prefix with more packets than that is there.
+//! The algorithm is Space-Saving (Metwally, Agrawal, El Abbadi, "Efficient Computation of Frequent
+//! and Top-k Elements in Data Streams", 2005): a prefix that is not counted yet replaces the one
+//! with the smallest count and inherits that count as its possible error.
+//!
+//! Main invariant: after `n` packets in `k` entries no count is too high by more than `n / k`, and
+//! every prefix with more than `n / k` packets has an entry.
 
 use arrayvec::ArrayVec;
 use nw_name::NameRef;
 
-/// Prefixes counted at one time.
-pub const PLACES: usize = 256;
-/// Octets of a prefix; of longer ones fewer components are counted together.
+/// The number of prefixes counted at one time.
+pub const ENTRIES_MAX: usize = 256;
+/// The maximum length of a prefix, bytes; of a longer one fewer components are counted together.
 pub const PREFIX_LEN_MAX: usize = 160;
 
-/// What a packet adds.
+/// Packets and bytes counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Interests.
+    /// Number of Interests.
     pub interests: u64,
-    /// Data.
+    /// Number of Data.
     pub data: u64,
-    /// Octets.
+    /// Bytes of both.
     pub bytes: u64,
 }
 
-/// A prefix that is counted.
+/// The count of one prefix.
 #[derive(Clone, Debug)]
-pub struct Counted {
+pub struct PrefixCount {
     prefix: ArrayVec<u8, PREFIX_LEN_MAX>,
     packets: u64,
-    /// Since it took this place.
+    /// The traffic since the prefix got this entry.
     pub traffic: Traffic,
-    /// Packets of `packets` that may have been others'.
+    /// The number of `packets` that may have belonged to other prefixes.
     pub error: u64,
 }
 
-impl Counted {
-    /// The prefix.
+impl PrefixCount {
+    /// Returns the prefix.
     pub fn prefix(&self) -> NameRef<'_> {
         NameRef::from_checked(&self.prefix)
     }
 
-    /// Packets, at most `error` too many.
+    /// Returns the estimated number of packets: at most `error` too high, never too low.
     pub const fn packets(&self) -> u64 {
         self.packets
     }
 }
 
-/// See the module.
+/// The sketch: see the module.
 #[derive(Clone, Debug, Default)]
 pub struct Sketch {
-    /// Of `places`, in the same order: what is searched.
+    /// The hash of each element of `entries`, which a search compares.
     hashes: Vec<u64>,
-    places: Vec<Counted>,
+    entries: Vec<PrefixCount>,
     packets: u64,
 }
 
 impl Sketch {
-    /// Empty; takes its memory at once.
+    /// Creates an empty sketch; allocates all its memory.
     pub fn new() -> Self {
-        Sketch { hashes: Vec::with_capacity(PLACES), places: Vec::with_capacity(PLACES), packets: 0 }
+        Sketch {
+            hashes: Vec::with_capacity(ENTRIES_MAX),
+            entries: Vec::with_capacity(ENTRIES_MAX),
+            packets: 0,
+        }
     }
 
-    /// Counts `weight` packets that look like this one. `prefix` is at most [`PREFIX_LEN_MAX`] octets long, `hash` is its own.
-    pub fn count(&mut self, hash: u64, prefix: &[u8], weight: u64, each: Traffic) {
+    /// Counts `weight` packets like this one. `prefix` has at most [`PREFIX_LEN_MAX`] bytes, `hash`
+    /// is its hash.
+    pub fn count(&mut self, hash: u64, prefix: &[u8], weight: u64, per_packet: Traffic) {
         self.packets += weight;
-        let known = self.hashes.iter().position(|known| *known == hash);
-        let at = match known.filter(|at| self.places[*at].prefix[..] == *prefix) {
-            Some(at) => at,
-            None => self.make_place(hash, prefix),
+        let position = self.hashes.iter().position(|other| *other == hash);
+        let index = match position.filter(|index| self.entries[*index].prefix[..] == *prefix) {
+            Some(index) => index,
+            None => self.replace_smallest(hash, prefix),
         };
-        let place = &mut self.places[at];
-        place.packets += weight;
-        place.traffic.interests += each.interests * weight;
-        place.traffic.data += each.data * weight;
-        place.traffic.bytes += each.bytes * weight;
+        let entry = &mut self.entries[index];
+        entry.packets += weight;
+        entry.traffic.interests += per_packet.interests * weight;
+        entry.traffic.data += per_packet.data * weight;
+        entry.traffic.bytes += per_packet.bytes * weight;
     }
 
-    /// Packets counted, of all prefixes.
+    /// Returns the number of packets of all prefixes.
     pub const fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// What is counted, in no order.
-    pub fn places(&self) -> &[Counted] {
-        &self.places
+    /// Returns the counted prefixes, in undefined order.
+    pub fn entries(&self) -> &[PrefixCount] {
+        &self.entries
     }
 
-    fn make_place(&mut self, hash: u64, prefix: &[u8]) -> usize {
-        let mut octets = ArrayVec::new();
-        octets.try_extend_from_slice(&prefix[..prefix.len().min(PREFIX_LEN_MAX)]).expect("cut to fit");
-        let new = |packets| Counted { prefix: octets, packets, traffic: Traffic::default(), error: packets };
-        if self.places.len() < PLACES {
+    /// Returns the index of a new entry, which replaces the one with the smallest count if all are
+    /// used.
+    fn replace_smallest(&mut self, hash: u64, prefix: &[u8]) -> usize {
+        let mut bytes = ArrayVec::new();
+        bytes
+            .try_extend_from_slice(&prefix[..prefix.len().min(PREFIX_LEN_MAX)])
+            .expect("cut to fit");
+        let new = |packets| PrefixCount {
+            prefix: bytes,
+            packets,
+            traffic: Traffic::default(),
+            error: packets,
+        };
+        if self.entries.len() < ENTRIES_MAX {
             self.hashes.push(hash);
-            self.places.push(new(0));
-            return self.places.len() - 1;
+            self.entries.push(new(0));
+            return self.entries.len() - 1;
         }
-        let smallest = self.places.iter().enumerate().min_by_key(|(_, place)| place.packets);
-        let (at, packets) = smallest.map(|(at, place)| (at, place.packets)).expect("all places are taken");
-        self.hashes[at] = hash;
-        self.places[at] = new(packets);
-        at
+        let smallest = self.entries.iter().enumerate().min_by_key(|(_, entry)| entry.packets);
+        let (index, packets) =
+            smallest.map(|(index, entry)| (index, entry.packets)).expect("all entries are taken");
+        self.hashes[index] = hash;
+        self.entries[index] = new(packets);
+        index
     }
 }
 
@@ -115,30 +133,46 @@ mod tests {
     }
 
     proptest! {
-        /// Against counting everything: no count is too low, none too high by more than its error, no error beyond packets / places, and
-        /// nobody with more than that is missing.
+        /// Against exact counts: no count is too low or too high by more than its error, no error
+        /// exceeds packets / entries, and every prefix with more packets than that is present.
         #[test]
-        fn as_good_as_promised(
-            packets in proptest::collection::vec((prop_oneof![3 => 0..20u32, 2 => 0..5000u32], 1..4u64), 1..4000)
+        fn sketch_any_traffic_error_is_bounded(
+            packets in proptest::collection::vec(
+                (prop_oneof![3 => 0..20u32, 2 => 0..5000u32], 1..4u64),
+                1..4000,
+            ),
         ) {
             let (mut sketch, mut exact) = (Sketch::new(), HashMap::<u32, u64>::new());
             for (number, weight) in &packets {
-                // Hashes that collide are told apart by the prefix, at the cost of a place taken twice.
-                sketch.count(u64::from(*number), &prefix(*number), *weight, Traffic { interests: 1, ..Traffic::default() });
+                // Prefixes with equal hashes are distinguished, but use two entries.
+                sketch.count(
+                    u64::from(*number),
+                    &prefix(*number),
+                    *weight,
+                    Traffic { interests: 1, ..Traffic::default() },
+                );
                 *exact.entry(*number).or_default() += weight;
             }
-            let bound = sketch.packets() / PLACES as u64;
-            prop_assert!(sketch.places().len() <= PLACES);
-            prop_assert_eq!(sketch.places().iter().map(Counted::packets).sum::<u64>(), sketch.packets());
-            for place in sketch.places() {
-                let number = u32::from_be_bytes(place.prefix().as_bytes()[2..].try_into().unwrap());
+            let bound = sketch.packets() / ENTRIES_MAX as u64;
+            prop_assert!(sketch.entries().len() <= ENTRIES_MAX);
+            prop_assert_eq!(
+                sketch.entries().iter().map(PrefixCount::packets).sum::<u64>(),
+                sketch.packets()
+            );
+            for entry in sketch.entries() {
+                let number = u32::from_be_bytes(entry.prefix().as_bytes()[2..].try_into().unwrap());
                 let true_count = exact[&number];
-                prop_assert!(place.error <= bound);
-                prop_assert!(place.packets() >= true_count && place.packets() - place.error <= true_count);
-                prop_assert_eq!(place.traffic.interests, place.packets() - place.error);
+                prop_assert!(entry.error <= bound);
+                prop_assert!(
+                    entry.packets() >= true_count && entry.packets() - entry.error <= true_count
+                );
+                prop_assert_eq!(entry.traffic.interests, entry.packets() - entry.error);
             }
             for (number, count) in exact.iter().filter(|(_, count)| **count > bound) {
-                let found = sketch.places().iter().any(|place| place.prefix().as_bytes() == prefix(*number));
+                let found = sketch
+                    .entries()
+                    .iter()
+                    .any(|entry| entry.prefix().as_bytes() == prefix(*number));
                 prop_assert!(found, "{} with {} packets is missing", number, count);
             }
         }

@@ -1,12 +1,13 @@
-//! Names chosen to collide: peers that do not know the key of the hash can't fill a part of an index, whatever names they choose, and those that
-//! collide under one key do not under another. That a peer which knew the key could is shown too, so that these tests can fail.
+//! Hash flooding: a peer without the hash key can't fill a part of an index, whatever names it
+//! chooses; names that collide under one key do not under another. A peer that has the key could:
+//! this is tested too, so that these tests can fail.
 
 use nw_name::{Component, ComponentType, HashKey, Name};
 use nw_tables::index::Index;
 
 const NAMES: u32 = 20_000;
 
-/// Keys as a process would draw them.
+/// Random-looking keys, as a process would draw them.
 fn keys() -> impl Iterator<Item = HashKey> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut draw = move || {
@@ -20,13 +21,15 @@ fn keys() -> impl Iterator<Item = HashKey> {
 
 type Pattern = (&'static str, fn(u32) -> Name);
 
-/// Ways to choose names with much in common, by number.
+/// Families of names with much in common, by number.
 const PATTERNS: [Pattern; 9] = [
     ("counted", |at| Name::new().with_generic("flood").with_generic(at.to_be_bytes())),
     ("counted from the other end", |at| {
         Name::new().with_generic("flood").with_generic(at.reverse_bits().to_be_bytes())
     }),
-    ("multiples of a power of two", |at| Name::new().with_generic((u64::from(at) << 40).to_be_bytes())),
+    ("multiples of a power of two", |at| {
+        Name::new().with_generic((u64::from(at) << 40).to_be_bytes())
+    }),
     ("one bit set", |at| {
         let mut value = vec![0; 1 + at as usize / 8 % 1024];
         let last = value.len() - 1;
@@ -53,7 +56,8 @@ const PATTERNS: [Pattern; 9] = [
     ("segments", |at| Name::new().with_generic("file").with_segment(u64::from(at))),
 ];
 
-/// Adds all, and says how many candidates the search for each found at most and on average; `None` when one found no room.
+/// Inserts all hashes; returns the maximum and the mean number of candidates per search, `None` if
+/// the index rejected one.
 fn crowding(hashes: &[u64], capacity: usize) -> Option<(usize, f64)> {
     let mut index = Index::with_capacity(capacity);
     for (slot, hash) in hashes.iter().enumerate() {
@@ -65,27 +69,36 @@ fn crowding(hashes: &[u64], capacity: usize) -> Option<(usize, f64)> {
 }
 
 #[test]
-fn names_with_much_in_common_spread_as_any_others() {
+fn index_similar_names_spread_evenly() {
     for (how, name) in PATTERNS {
         for key in keys() {
             let hashes: Vec<u64> = (0..NAMES).map(|at| key.name(name(at).as_ref())).collect();
-            let (most, mean) = crowding(&hashes, NAMES as usize).unwrap_or_else(|| panic!("{how}: no room"));
-            assert!(most <= 4 && mean < 1.01, "{how}: {most} candidates at most, {mean} on average");
+            let (most, mean) =
+                crowding(&hashes, NAMES as usize).unwrap_or_else(|| panic!("{how}: no space"));
+            assert!(
+                most <= 4 && mean < 1.01,
+                "{how}: {most} candidates at most, {mean} on average"
+            );
         }
     }
 }
 
 #[test]
-fn names_that_collide_under_one_key_spread_under_another() {
+fn index_colliding_names_spread_under_other_key() {
     let all: Vec<HashKey> = keys().collect();
     let name = |at: u32| Name::new().with_generic("chosen").with_generic(at.to_be_bytes());
     // All within a thousandth of the buckets.
     let home = |key: &HashKey, at: u32| key.name(name(at).as_ref()) >> 38 & 0x3ff;
     let chosen: Vec<u32> = (0..).filter(|at| home(&all[0], *at) == 7).take(400).collect();
-    let hashes = |key: &HashKey| chosen.iter().map(|at| key.name(name(*at).as_ref())).collect::<Vec<u64>>();
-    assert_eq!(crowding(&hashes(&all[0]), NAMES as usize), None, "a peer that knows the key can flood");
+    let hashes =
+        |key: &HashKey| chosen.iter().map(|at| key.name(name(*at).as_ref())).collect::<Vec<u64>>();
+    assert_eq!(
+        crowding(&hashes(&all[0]), NAMES as usize),
+        None,
+        "a peer that has the key can flood"
+    );
     for key in &all[1..] {
-        let (most, mean) = crowding(&hashes(key), NAMES as usize).expect("there is room");
+        let (most, mean) = crowding(&hashes(key), NAMES as usize).expect("there is space");
         assert!(most <= 2 && mean < 1.01, "{most} candidates at most, {mean} on average");
     }
 }

@@ -1,10 +1,10 @@
-//! Balancers: `nw balancer run` on a node of their own; where there are two, keepalived on each.
+//! Runs balancers: `nw balancer run` on a node, with keepalived on each where there are two.
 
 use crate::error::LabError;
+use crate::netns;
 use crate::node::Node;
 use crate::plan::{INSIDE, Net, OUTSIDE, PORT, Plan, Transport};
 use crate::process::Running;
-use crate::space;
 use nw_api::balancer::BalancerStatus;
 use std::fmt::Write;
 use std::fs;
@@ -12,19 +12,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(30);
-const STEP: Duration = Duration::from_millis(20);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The program that two balancers need.
+/// Returns the path of keepalived, which two balancers need.
 pub(crate) fn keepalived() -> Result<PathBuf, LabError> {
-    space::find("keepalived").ok_or_else(|| {
-        LabError::Missing("two balancers need keepalived: install it (apt-get install keepalived)".into())
+    netns::find_program("keepalived").ok_or_else(|| {
+        LabError::Missing(
+            "two balancers need keepalived: install it (apt-get install keepalived)".into(),
+        )
     })
 }
 
-/// A member as a balancer is told of it.
+/// A member as it is passed to a balancer.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct MemberEntry {
     pub(crate) name: String,
     pub(crate) addresses: Vec<String>,
     pub(crate) port: u16,
@@ -32,58 +34,74 @@ pub(crate) struct Entry {
     pub(crate) socket: PathBuf,
 }
 
-/// A machine with `nw balancer run`.
+/// A node that runs `nw balancer run`.
 #[derive(Debug)]
 pub struct Balancer {
     process: Option<Running>,
     keepalived: Option<Running>,
-    /// Its machine.
+    /// The node that the balancer runs on.
     pub node: Node,
     nw: PathBuf,
     control: PathBuf,
     config: PathBuf,
-    /// The folder of a file system of its own for what is in the kernel.
+    /// The mount point of the balancer's own bpf file system.
     pins: PathBuf,
 }
 
 impl Balancer {
-    /// Writes the configuration; nothing runs yet.
-    pub(crate) fn new(node: Node, plan: &Plan, members: &[Entry]) -> Result<Balancer, LabError> {
+    /// Mounts the bpf file system and writes the configuration, without starting anything.
+    pub(crate) fn new(
+        node: Node,
+        plan: &Plan,
+        members: &[MemberEntry],
+    ) -> Result<Balancer, LabError> {
         let pins = node.path("bpf");
-        fs::create_dir_all(&pins).map_err(LabError::at("make the folder", &pins))?;
-        space::ask("mount", &["-t", "bpf", "bpf", &pins.display().to_string()])?;
+        fs::create_dir_all(&pins).map_err(LabError::at("make the directory", &pins))?;
+        netns::run("mount", &["-t", "bpf", "bpf", &pins.display().to_string()])?;
         let (config, control) = (node.path("balancer.toml"), node.path("balancer.sock"));
         let text = configuration(&node, plan, members, &pins, &control);
         fs::write(&config, text).map_err(LabError::at("write", &config))?;
-        Ok(Balancer { process: None, keepalived: None, node, nw: plan.nw.clone(), control, config, pins })
+        Ok(Balancer {
+            process: None,
+            keepalived: None,
+            node,
+            nw: plan.nw.clone(),
+            control,
+            config,
+            pins,
+        })
     }
 
-    /// Starts `nw balancer run`, anew if it ended. The addresses that others know are the caller's business, or keepalived's.
+    /// Starts `nw balancer run`, or restarts it. The cluster's addresses are assigned by the
+    /// caller or by keepalived.
     ///
     /// # Errors
-    /// When it does not start.
+    /// Returns an error if the balancer does not start.
     pub fn start(&mut self) -> Result<(), LabError> {
         self.process = None;
         let mut command = Command::new(&self.nw);
         command.args(["balancer", "run", "--config"]).arg(&self.config).stdout(Stdio::null());
         let mut process = self.node.start("balancer", &mut command)?;
         let control = self.control.clone();
-        process.wait_until(PATIENCE, "takes commands", || {
+        process.wait_until(START_TIMEOUT, "accepted commands", || {
             std::os::unix::net::UnixStream::connect(&control).is_ok()
         })?;
         self.process = Some(process);
         Ok(())
     }
 
-    /// Starts keepalived, which gives the addresses that others know to the balancer with the highest priority that works.
+    /// Starts keepalived, which assigns the cluster's addresses to the running balancer with the
+    /// highest priority.
     ///
     /// # Errors
-    /// When it is not installed or does not start.
+    /// Returns an error if keepalived is not installed or does not start.
     pub fn start_keepalived(&mut self, priority: u8) -> Result<(), LabError> {
         let file = self.node.path("keepalived.conf");
-        let made =
-            self.command(&["vrrp", "--priority", &priority.to_string(), "--config"], Some(&self.config))?;
-        fs::write(&file, made).map_err(LabError::at("write", &file))?;
+        let keepalived_config = self.command(
+            &["vrrp", "--priority", &priority.to_string(), "--config"],
+            Some(&self.config),
+        )?;
+        fs::write(&file, keepalived_config).map_err(LabError::at("write", &file))?;
         let mut command = Command::new(keepalived()?);
         command.args(["--dont-fork", "--log-console", "--vrrp", "--use-file"]).arg(&file);
         command.arg("--pid").arg(self.node.path("keepalived.pid"));
@@ -92,11 +110,11 @@ impl Balancer {
         Ok(())
     }
 
-    /// Kills keepalived and the process, and cuts its links: the machine has broken down.
+    /// Simulates a failure of the node: kills both processes and sets the links down.
     ///
     /// # Errors
-    /// When the system refuses.
-    pub fn break_down(&mut self) -> Result<(), LabError> {
+    /// Returns an error if the system refuses.
+    pub fn fail(&mut self) -> Result<(), LabError> {
         for link in [OUTSIDE, INSIDE] {
             self.node.batch(&format!("link set {link} down\n"))?;
         }
@@ -107,60 +125,63 @@ impl Balancer {
         Ok(())
     }
 
-    /// Kills `nw balancer run` without a word. What is in the kernel goes on.
+    /// Kills `nw balancer run`. The kernel programs continue to run.
     pub fn kill(&mut self) {
         if let Some(process) = &mut self.process {
             process.kill();
         }
     }
 
-    /// True while `nw balancer run` runs.
+    /// Returns true while `nw balancer run` runs.
     pub fn is_running(&self) -> bool {
         self.process.as_ref().is_some_and(Running::is_alive)
     }
 
-    pub(crate) fn complaint(&self, said: &str) -> LabError {
+    pub(crate) fn failure(&self, said: &str) -> LabError {
         let running = self.keepalived.as_ref().or(self.process.as_ref());
-        running.expect("something was started").complaint(said)
+        running.expect("something was started").failure(said)
     }
 
-    /// Its process, unless it was never started.
+    /// Returns the balancer's process, or `None` if it was never started.
     pub fn process(&self) -> Option<&Running> {
         self.process.as_ref()
     }
 
-    /// True when it has the addresses that others know.
+    /// Returns true if this balancer has the cluster's addresses.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// Returns an error if the addresses can't be read.
     pub fn is_active(&self) -> Result<bool, LabError> {
-        let shown = space::ask("ip", &["-n", &self.node.space, "-brief", "address", "show", "dev", OUTSIDE])?;
+        let output = netns::run(
+            "ip",
+            &["-n", &self.node.netns, "-brief", "address", "show", "dev", OUTSIDE],
+        )?;
         let own = format!("{}/", Net::Consumers.gateway().v4);
-        Ok(shown.split_whitespace().any(|word| word.starts_with(&own)))
+        Ok(output.split_whitespace().any(|word| word.starts_with(&own)))
     }
 
-    /// How it and its members are.
+    /// Returns the status of the balancer and its members.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if the balancer does not answer.
     pub fn status(&self) -> Result<BalancerStatus, LabError> {
-        let said = self.command(&["status", "--json", "--control"], Some(&self.control))?;
-        serde_json::from_str(&said).map_err(|error| LabError::Program {
+        let output = self.command(&["status", "--json", "--control"], Some(&self.control))?;
+        serde_json::from_str(&output).map_err(|error| LabError::Program {
             what: format!("the balancer on {}", self.node.name),
             said: format!("its status can't be read: {error}"),
         })
     }
 
-    /// Waits until it says so.
+    /// Waits until the status fulfils a condition.
     ///
     /// # Errors
-    /// When it does not within 30 s.
+    /// Returns an error if the condition is not fulfilled within 30 seconds.
     pub fn wait_until(
         &self,
         what: &str,
         mut holds: impl FnMut(&BalancerStatus) -> bool,
     ) -> Result<BalancerStatus, LabError> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + START_TIMEOUT;
         loop {
             let status = self.status()?;
             if holds(&status) {
@@ -178,21 +199,22 @@ impl Balancer {
                 return Err(LabError::Program {
                     what: format!("the balancer on {}", self.node.name),
                     said: format!(
-                        "not within {PATIENCE:?}: {what}; members: {}; warnings: {:?}",
+                        "not within {START_TIMEOUT:?}: {what}; members: {}; warnings: {:?}",
                         members.collect::<Vec<_>>().join(", "),
                         status.warnings
                     ),
                 });
             }
-            std::thread::sleep(STEP);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    pub(crate) fn add(&self, member: &Entry) -> Result<(), LabError> {
+    pub(crate) fn add(&self, member: &MemberEntry) -> Result<(), LabError> {
         let port = member.port.to_string();
         let weight = member.weight.to_string();
         let router = member.socket.display().to_string();
-        let mut words = vec!["add", &member.name, "--port", &port, "--weight", &weight, "--socket", &router];
+        let mut words =
+            vec!["add", &member.name, "--port", &port, "--weight", &weight, "--socket", &router];
         for address in &member.addresses {
             words.extend(["--address", address]);
         }
@@ -204,10 +226,10 @@ impl Balancer {
         self.command(&["remove", name, "--control"], Some(&self.control)).map(drop)
     }
 
-    /// What `nw balancer …` says; the path goes last.
+    /// Runs `nw balancer …` and returns its output. The path is the last argument.
     ///
     /// # Errors
-    /// When it fails: its last words.
+    /// Returns the command's error output if it fails.
     pub fn command(&self, words: &[&str], path: Option<&Path>) -> Result<String, LabError> {
         let mut command = Command::new(&self.nw);
         command.arg("balancer").args(words).stdin(Stdio::null());
@@ -225,7 +247,7 @@ impl Balancer {
         }
     }
 
-    /// The control socket, for `nw balancer … --control`.
+    /// Returns the path of the control socket, for `nw balancer … --control`.
     pub fn control(&self) -> &Path {
         &self.control
     }
@@ -235,25 +257,34 @@ impl Drop for Balancer {
     fn drop(&mut self) {
         self.keepalived = None;
         self.process = None;
-        let _ = space::ask("umount", &["--lazy", &self.pins.display().to_string()]);
+        let _ = netns::run("umount", &["--lazy", &self.pins.display().to_string()]);
     }
 }
 
-fn configuration(node: &Node, plan: &Plan, members: &[Entry], pins: &Path, control: &Path) -> String {
-    let both = |net: Net| {
+fn configuration(
+    node: &Node,
+    plan: &Plan,
+    members: &[MemberEntry],
+    pins: &Path,
+    control: &Path,
+) -> String {
+    let addresses = |net: Net| {
         let gateway = net.gateway();
-        let v6 = plan.has_v6().then(|| (gateway.v6.to_string(), 64));
+        let v6 = plan.has_ipv6().then(|| (gateway.v6.to_string(), 64));
         [Some((gateway.v4.to_string(), 24)), v6].into_iter().flatten()
     };
-    let bare: Vec<_> = both(Net::Consumers).map(|(address, _)| address).collect();
+    let cluster_addresses: Vec<_> = addresses(Net::Consumers).map(|(address, _)| address).collect();
     let networks = |nets: &[Net]| -> Vec<String> {
-        nets.iter().flat_map(|net| both(*net)).map(|(address, bits)| format!("{address}/{bits}")).collect()
+        nets.iter()
+            .flat_map(|net| addresses(*net))
+            .map(|(address, bits)| format!("{address}/{bits}"))
+            .collect()
     };
-    let folder = node.path("balancer");
+    let state_dir = node.path("balancer");
     let first = members.first().map(|member| &member.name).expect("a cluster has a member");
     let mut text = format!(
-        "[cluster]\nname = \"lab\"\naddresses = {bare:?}\nport = {PORT}\ninterfaces = [\"{OUTSIDE}\", \"{INSIDE}\"]\n\
-         control_member = {first:?}\nsecret = \"a laboratory has no secrets\"\nfolder = {folder:?}\npin = {pins:?}\n"
+        "[cluster]\nname = \"lab\"\naddresses = {cluster_addresses:?}\nport = {PORT}\ninterfaces = [\"{OUTSIDE}\", \"{INSIDE}\"]\n\
+         control_member = {first:?}\nsecret = \"a laboratory has no secrets\"\nstate_dir = {state_dir:?}\nbpffs_dir = {pins:?}\n"
     );
     if plan.transport == Transport::Ethernet {
         let _ = writeln!(text, "ethernet_outside = \"{OUTSIDE}\"\nethernet_inside = \"{INSIDE}\"");

@@ -1,17 +1,17 @@
 //! The testbed as a whole.
 
-use crate::balancer::{Balancer, Entry, keepalived};
-use crate::ends::{Consumer, Producer, Publication, PublishPlan};
+use crate::balancer::{Balancer, MemberEntry, keepalived};
+use crate::cgroup::CgroupHierarchy;
+use crate::cleanup::{self, LabLock};
+use crate::diagram;
+use crate::endpoints::{Consumer, Producer, Publication, PublishPlan};
 use crate::error::LabError;
-use crate::losses::Losses;
-use crate::node::{CARD, Node, Switch, Traffic};
-use crate::picture;
+use crate::loss_counters::LossCounters;
+use crate::node::{IFACE, Node, Switch, Traffic};
 use crate::plan::{
     Addresses, MEMBERS_MAX, Net, OUTSIDE, PORT, Plan, Role, RouterProgram, Transport, member_port,
 };
 use crate::process::Running;
-use crate::quota::Groups;
-use crate::remains::{self, Claim};
 use crate::router::{Listen, Router};
 use nw_api::balancer::MemberState;
 use nw_name::Name;
@@ -19,34 +19,35 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// For addresses to move and routes to be known.
-const PATIENCE: Duration = Duration::from_secs(20);
-const STEP: Duration = Duration::from_millis(20);
+/// The time for addresses to move and routes to be distributed.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Content stores of ends hold nothing: what is measured is the cluster.
+/// Endpoints have no content store, so that only the cluster is measured.
 const NO_STORE: &str = "[content_store]\npackets = 0\nmib = 0\n";
-/// Whoever reaches a member may register routes for itself, as a producer that comes over the cluster's address.
-const OPEN: &str = "[management]\ndigest = \"anywhere\"\nlocalhop = \"anywhere\"\n";
+/// Producers register routes for themselves over the cluster's address, from any face.
+const OPEN_MANAGEMENT: &str = "[management]\ndigest = \"anywhere\"\nlocalhop = \"anywhere\"\n";
 
-/// A router of the cluster.
+/// A member of the cluster.
 #[derive(Debug)]
 pub struct Member {
-    /// From 1 on; its address and its port follow from it.
+    /// The member's number, from 1, which determines its address and port.
     pub number: u8,
-    /// Its router. Dropped before the machine.
+    /// The member's router, dropped before its node.
     pub router: Router,
-    /// Its machine.
+    /// The node that the router runs on.
     pub node: Node,
 }
 
 impl Member {
-    /// Its own UDP port.
+    /// Returns the member's own UDP port.
     pub const fn port(&self) -> u16 {
         member_port(self.number)
     }
 }
 
-/// Consumers, a cluster, producers, and what joins them. All of it is removed when this is dropped.
+/// A testbed of consumers, a cluster, producers and the links between them. Everything is removed
+/// on drop.
 #[derive(Debug)]
 pub struct Cluster {
     consumers: Vec<Consumer>,
@@ -54,20 +55,20 @@ pub struct Cluster {
     balancers: Vec<Balancer>,
     members: Vec<Member>,
     switch: Switch,
-    groups: Option<Groups>,
+    cgroups: Option<CgroupHierarchy>,
     plan: Plan,
-    /// Last: it removes whatever is left.
-    claim: Claim,
+    /// The last field, because its drop removes everything that is left.
+    lab: LabLock,
 }
 
 impl Cluster {
-    /// Builds it. It is ready when this returns.
+    /// Builds a testbed, which is ready when this returns.
     ///
     /// # Errors
-    /// What is missing on this machine, in one sentence. Nothing is left behind.
+    /// Returns an error that says what this machine lacks. Nothing is left behind.
     pub fn build(plan: &Plan) -> Result<Cluster, LabError> {
         plan.check()?;
-        remains::needs_root()?;
+        cleanup::needs_root()?;
         if !plan.nw.exists() {
             return Err(LabError::Missing(format!(
                 "{} is not there: cargo build --release -p nw-cli",
@@ -77,19 +78,19 @@ impl Cluster {
         if plan.balancers > 1 {
             keepalived()?;
         }
-        let wants_quota = plan.member_share.is_some() || plan.end_share.is_some();
-        let groups = if wants_quota { Some(Groups::find()?) } else { None };
-        let claim = Claim::new()?;
-        let switch = Switch::make(&claim.name, plan)?;
+        let needs_cgroups = plan.member_share.is_some() || plan.mark_face_ended.is_some();
+        let cgroups = if needs_cgroups { Some(CgroupHierarchy::find()?) } else { None };
+        let lab = LabLock::new()?;
+        let switch = Switch::make(&lab.name, plan)?;
         let mut cluster = Cluster {
             consumers: Vec::new(),
             producers: Vec::new(),
             balancers: Vec::new(),
             members: Vec::new(),
             switch,
-            groups,
+            cgroups,
             plan: plan.clone(),
-            claim,
+            lab,
         };
         cluster.start()?;
         Ok(cluster)
@@ -112,35 +113,35 @@ impl Cluster {
     }
 
     fn start_cluster(&mut self) -> Result<(), LabError> {
-        let nodes = (1..=self.plan.balancers).map(|number| self.node(Role::Balancer, number, None, None));
+        let nodes =
+            (1..=self.plan.balancers).map(|number| self.node(Role::Balancer, number, None, None));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         for number in 1..=self.plan.members as u8 {
             let member = self.start_member(number)?;
             self.members.push(member);
         }
         let entries: Vec<_> = self.members.iter().map(|member| self.entry(member)).collect();
-        let stand_in = nodes.len() > 1;
+        let has_backup = nodes.len() > 1;
         for node in nodes {
-            node.take_by_threads(&self.switch)?;
-            if !stand_in {
-                node.take_gateways(&self.switch)?;
+            node.receive_by_threads(&self.switch)?;
+            if !has_backup {
+                node.add_gateway_addresses(&self.switch)?;
             }
             let mut balancer = Balancer::new(node, &self.plan, &entries)?;
             balancer.start()?;
             self.balancers.push(balancer);
         }
-        if stand_in {
+        if has_backup {
             for (balancer, priority) in self.balancers.iter_mut().zip([150, 100]) {
                 balancer.start_keepalived(priority)?;
             }
-            let end = Instant::now() + PATIENCE;
+            let end = Instant::now() + SETTLE_TIMEOUT;
             while !self.balancers[0].is_active()? {
                 if Instant::now() > end {
-                    return Err(
-                        self.balancers[0].complaint("keepalived did not give it the cluster's addresses")
-                    );
+                    return Err(self.balancers[0]
+                        .failure("keepalived did not give it the cluster's addresses"));
                 }
-                std::thread::sleep(STEP);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
         self.wait_until_active()
@@ -150,15 +151,16 @@ impl Cluster {
         let at = usize::from(number) - 1;
         let rate = self.plan.member_rate_mbit(at);
         let node = self.node(Role::Member, number.into(), self.plan.member_share, rate)?;
-        let place = (node.addresses, member_port(number));
-        let router = self.start_router(&self.member_program(number), &node, place, &self.member_config())?;
+        let listen = (node.addresses, member_port(number));
+        let router =
+            self.start_router(&self.member_program(number), &node, listen, &self.member_config())?;
         Ok(Member { number, router, node })
     }
 
-    fn entry(&self, member: &Member) -> Entry {
+    fn entry(&self, member: &Member) -> MemberEntry {
         let addresses = member.node.addresses;
-        let v6 = self.plan.has_v6().then(|| addresses.v6.to_string());
-        Entry {
+        let v6 = self.plan.has_ipv6().then(|| addresses.v6.to_string());
+        MemberEntry {
             name: member.node.name.clone(),
             addresses: std::iter::once(addresses.v4.to_string()).chain(v6).collect(),
             port: member.port(),
@@ -167,7 +169,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until every balancer gives names to every member.
+    /// Waits until all members are active in all balancers.
     fn wait_until_active(&self) -> Result<(), LabError> {
         for balancer in &self.balancers {
             balancer.wait_until("all members take names", |status| {
@@ -178,15 +180,18 @@ impl Cluster {
         Ok(())
     }
 
-    /// Adds a router to the running cluster; its number. It takes names when this returns.
+    /// Adds a member to the running cluster and returns its number. The member serves names when
+    /// this returns.
     ///
     /// # Errors
-    /// When there is no room, or it does not become active.
+    /// Returns an error if the cluster is full or the member does not become active.
     pub fn add_member(&mut self) -> Result<u8, LabError> {
         self.needs_balancer()?;
         let number = (1..=MEMBERS_MAX as u8)
             .find(|number| self.members.iter().all(|member| member.number != *number))
-            .ok_or_else(|| LabError::Plan(format!("a cluster has at most {MEMBERS_MAX} members")))?;
+            .ok_or_else(|| {
+                LabError::Plan(format!("a cluster has at most {MEMBERS_MAX} members"))
+            })?;
         let member = self.start_member(number)?;
         let entry = self.entry(&member);
         self.members.push(member);
@@ -197,10 +202,10 @@ impl Cluster {
         Ok(number)
     }
 
-    /// Removes a router from the running cluster: no new names, then off when nothing is pending. Its machine is gone when this returns.
+    /// Drains a member, removes it from the running cluster, and removes its node.
     ///
     /// # Errors
-    /// When there is no such member, or it does not become free.
+    /// Returns an error if the member does not exist or can't be drained.
     pub fn remove_member(&mut self, number: u8) -> Result<(), LabError> {
         self.needs_balancer()?;
         let name = self.member(number)?.node.name.clone();
@@ -216,28 +221,35 @@ impl Cluster {
         Ok(())
     }
 
-    /// Kills a member's router without a word. The balancer knows nothing of it.
+    /// Kills a member's router without informing the balancer.
     ///
     /// # Errors
-    /// When there is no such member.
+    /// Returns an error if the member does not exist.
     pub fn kill_member(&mut self, number: u8) -> Result<(), LabError> {
         self.member(number)?;
-        let member =
-            self.members.iter_mut().find(|member| member.number == number).expect("looked for above");
+        let member = self
+            .members
+            .iter_mut()
+            .find(|member| member.number == number)
+            .expect("looked for above");
         member.router.process.kill();
         Ok(())
     }
 
-    /// Starts a killed member's router anew, without any routes.
+    /// Restarts a killed member's router, without any routes.
     ///
     /// # Errors
-    /// When there is no such member, or it does not start.
-    pub fn revive_member(&mut self, number: u8) -> Result<(), LabError> {
+    /// Returns an error if the member does not exist or does not start.
+    pub fn restart_member(&mut self, number: u8) -> Result<(), LabError> {
         let node = &self.member(number)?.node;
-        let place = (node.addresses, member_port(number));
-        let router = self.start_router(&self.member_program(number), node, place, &self.member_config())?;
-        let member =
-            self.members.iter_mut().find(|member| member.number == number).expect("looked for above");
+        let listen = (node.addresses, member_port(number));
+        let router =
+            self.start_router(&self.member_program(number), node, listen, &self.member_config())?;
+        let member = self
+            .members
+            .iter_mut()
+            .find(|member| member.number == number)
+            .expect("looked for above");
         member.router = router;
         Ok(())
     }
@@ -249,11 +261,11 @@ impl Cluster {
         }
     }
 
-    /// A plain router in the cluster's place: it has the cluster's address.
+    /// Starts a single router with the cluster's address.
     fn start_single(&mut self) -> Result<(), LabError> {
         let node = self.node(Role::Balancer, 1, self.plan.member_share, None)?;
         node.send_by_threads(&self.switch)?;
-        node.take_gateways(&self.switch)?;
+        node.add_gateway_addresses(&self.switch)?;
         let router = self.start_router(
             &self.member_program(1),
             &node,
@@ -265,7 +277,8 @@ impl Cluster {
     }
 
     fn start_producer(&self, number: usize) -> Result<Producer, LabError> {
-        let node = self.node(Role::Producer, number, self.plan.end_share, self.plan.end_rate_mbit)?;
+        let node =
+            self.node(Role::Producer, number, self.plan.mark_face_ended, self.plan.end_rate_mbit)?;
         let config = format!("{NO_STORE}{}", self.ethernet_config());
         let router = self.start_router(&self.namewire(), &node, (node.addresses, PORT), &config)?;
         Ok(Producer {
@@ -273,12 +286,13 @@ impl Cluster {
             node,
             nw: self.plan.nw.clone(),
             cluster: self.uri(),
-            contents: self.claim.contents.clone(),
+            content_directory: self.lab.content_directory.clone(),
         })
     }
 
     fn start_consumer(&self, number: usize) -> Result<Consumer, LabError> {
-        let node = self.node(Role::Consumer, number, self.plan.end_share, self.plan.end_rate_mbit)?;
+        let node =
+            self.node(Role::Consumer, number, self.plan.mark_face_ended, self.plan.end_rate_mbit)?;
         let is_ethernet = self.plan.transport == Transport::Ethernet;
         let uri = match is_ethernet {
             true => format!("ether://[{}]", self.balancers[0].node.mac(OUTSIDE)?),
@@ -294,7 +308,7 @@ impl Cluster {
                 (consumer.node.addresses, PORT),
                 &config,
             )?;
-            let local = is_ethernet.then(|| format!("dev://{CARD}"));
+            let local = is_ethernet.then(|| format!("dev://{IFACE}"));
             router.add_route(&Name::default(), &consumer.uri, local.as_deref())?;
             consumer.uri = router.uri().to_string();
             consumer.router = Some(router);
@@ -309,8 +323,15 @@ impl Cluster {
         share: Option<f64>,
         rate_mbit: Option<f64>,
     ) -> Result<Node, LabError> {
-        let share = self.groups.as_ref().zip(share);
-        Node::make((&self.claim.name, &self.claim.folder), &self.switch, role, number, share, rate_mbit)
+        let share = self.cgroups.as_ref().zip(share);
+        Node::make(
+            (&self.lab.name, &self.lab.directory),
+            &self.switch,
+            role,
+            number,
+            share,
+            rate_mbit,
+        )
     }
 
     fn start_router(
@@ -320,7 +341,12 @@ impl Cluster {
         (addresses, port): (Addresses, u16),
         config: &str,
     ) -> Result<Router, LabError> {
-        Router::start(program, node, Listen { addresses, port, has_v6: self.plan.has_v6() }, config)
+        Router::start(
+            program,
+            node,
+            Listen { addresses, port, has_ipv6: self.plan.has_ipv6() },
+            config,
+        )
     }
 
     fn member_program(&self, number: u8) -> RouterProgram {
@@ -337,79 +363,92 @@ impl Cluster {
     fn member_config(&self) -> String {
         let store = match self.plan.cache_packets {
             0 => NO_STORE.to_owned(),
-            // Room for packets of the largest size, so that their number is the bound.
+            // Enough space for packets of the largest size, so that their number is the limit.
             packets => {
-                format!("[content_store]\npackets = {packets}\nmib = {}\n", (packets * 10).div_ceil(1024))
+                format!(
+                    "[content_store]\npackets = {packets}\nmib = {}\n",
+                    (packets * 10).div_ceil(1024)
+                )
             }
         };
-        format!("{store}{OPEN}{}{}", self.ethernet_config(), self.plan.member_config)
+        format!("{store}{OPEN_MANAGEMENT}{}{}", self.ethernet_config(), self.plan.member_config)
     }
 
     fn ethernet_config(&self) -> String {
         match self.plan.transport {
-            Transport::Ethernet => format!("[faces.ethernet]\nlisten = true\nwhitelist = [\"{CARD}\"]\n"),
+            Transport::Ethernet => {
+                format!("[faces.ethernet]\nlisten = true\nallow = [\"{IFACE}\"]\n")
+            }
             Transport::Udp4 | Transport::Udp6 => String::new(),
         }
     }
 
-    /// What all names of it start with: `nwlab1`.
+    /// Returns the testbed's name, the prefix of all its names: `nwlab1`.
     pub fn name(&self) -> &str {
-        &self.claim.name
+        &self.lab.name
     }
 
-    /// Where its sockets, configurations and logs are.
-    pub fn folder(&self) -> &Path {
-        &self.claim.folder
+    /// Returns the directory of sockets, configurations and logs.
+    pub fn directory(&self) -> &Path {
+        &self.lab.directory
     }
 
-    /// Where what is published is kept, and what is fetched may be: it goes with the rest.
-    pub fn contents(&self) -> &Path {
-        &self.claim.contents
+    /// Returns the directory of published content, where fetched content may be stored as well. It
+    /// is removed with the testbed.
+    pub fn content_directory(&self) -> &Path {
+        &self.lab.content_directory
     }
 
-    /// The cluster's addresses; its port is [`PORT`].
+    /// Returns the cluster's addresses. Its port is [`PORT`].
     pub const fn addresses(&self) -> Addresses {
         Net::Consumers.gateway()
     }
 
-    /// The cluster as a face.
+    /// Returns the face URI of the cluster.
     pub fn uri(&self) -> String {
         face_uri(self.addresses(), self.plan.transport)
     }
 
-    /// Who asks, the first one at 0.
+    /// Returns the consumers.
     pub fn consumers(&self) -> &[Consumer] {
         &self.consumers
     }
 
-    /// Who answers, the first one at 0.
+    /// Returns the producers.
     pub fn producers(&self) -> &[Producer] {
         &self.producers
     }
 
-    /// Those before the members, the first one at 0; none where the plan says so.
+    /// Returns the balancers, of which there may be none.
     pub fn balancers(&self) -> &[Balancer] {
         &self.balancers
     }
 
-    /// A balancer, to be killed, broken or started anew.
+    /// Returns a balancer that can be killed or restarted.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// Panics if there are not so many balancers.
     pub fn balancer_mut(&mut self, at: usize) -> &mut Balancer {
         &mut self.balancers[at]
     }
 
-    /// The routers of the cluster, in the order in which they came.
+    /// Returns the members in the order in which they were added.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
 
-    /// Publishes on a producer (the first is 0), tells the cluster the way there, and waits until all members know it.
+    /// Publishes content on a producer, counted from 0, adds a route to it in the cluster, and
+    /// waits until all members have the route.
     ///
     /// # Errors
-    /// When it is not served in time, or a router refuses the route or does not learn of it.
-    pub fn publish(&self, producer: usize, name: &Name, plan: &PublishPlan) -> Result<Publication, LabError> {
+    /// Returns an error if the content is not served in time, or a router refuses the route or does
+    /// not get it.
+    pub fn publish(
+        &self,
+        producer: usize,
+        name: &Name,
+        plan: &PublishPlan,
+    ) -> Result<Publication, LabError> {
         let at = &self.producers[producer];
         let publication = at.publish(name, plan)?;
         match plan.register_with_cluster {
@@ -419,29 +458,34 @@ impl Cluster {
         Ok(publication)
     }
 
-    /// Answers every Interest below a prefix on a producer (the first is 0) and tells the cluster the way there. `options` are those of
-    /// `nw bench answer`.
+    /// Answers every Interest below a prefix on a producer, counted from 0, and adds a route to it
+    /// in the cluster. `options` are those of `nw bench answer`.
     ///
     /// # Errors
-    /// As [`publish`](Self::publish).
-    pub fn answer(&self, producer: usize, prefix: &Name, options: &[&str]) -> Result<Running, LabError> {
+    /// Returns the errors of [`publish`](Self::publish).
+    pub fn answer(
+        &self,
+        producer: usize,
+        prefix: &Name,
+        options: &[&str],
+    ) -> Result<Running, LabError> {
         let at = &self.producers[producer];
         let running = at.answer(prefix, options)?;
         self.add_route(prefix, &self.producer_uri(at)?)?;
         Ok(running)
     }
 
-    /// Sends what is asked for under a prefix to a face of the members: tells one of them, as the balancer tells the others, and waits for that.
+    /// Adds a route on the control member and waits until the balancer has copied it to all others.
     ///
     /// # Errors
-    /// When a router refuses, or does not learn of it.
+    /// Returns an error if a router refuses the route or does not get it.
     pub fn add_route(&self, prefix: &Name, next_hop: &str) -> Result<(), LabError> {
-        let local = (self.plan.transport == Transport::Ethernet).then(|| format!("dev://{CARD}"));
+        let local = (self.plan.transport == Transport::Ethernet).then(|| format!("dev://{IFACE}"));
         self.control_member()?.router.add_route(prefix, next_hop, local.as_deref())?;
         self.wait_for_route(prefix)
     }
 
-    /// The member whose routes the others get.
+    /// Returns the member whose routes the balancer copies to the others.
     fn control_member(&self) -> Result<&Member, LabError> {
         let mut name = None;
         for balancer in &self.balancers {
@@ -450,19 +494,23 @@ impl Cluster {
                 break;
             }
         }
-        let named = self.members.iter().find(|member| Some(&member.node.name) == name.as_ref());
-        named.or(self.members.first()).ok_or_else(|| LabError::Plan("no member is left".into()))
+        let control_member =
+            self.members.iter().find(|member| Some(&member.node.name) == name.as_ref());
+        control_member
+            .or(self.members.first())
+            .ok_or_else(|| LabError::Plan("no member is left".into()))
     }
 
     fn wait_for_route(&self, prefix: &Name) -> Result<(), LabError> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + SETTLE_TIMEOUT;
         for member in &self.members {
             while !member.router.has_route(prefix)? {
                 if Instant::now() > end {
-                    let said = format!("it has not learnt the way to {prefix} within {PATIENCE:?}");
-                    return Err(member.router.process.complaint(&said));
+                    let said =
+                        format!("it has not got the route for {prefix} within {SETTLE_TIMEOUT:?}");
+                    return Err(member.router.process.failure(&said));
                 }
-                std::thread::sleep(STEP);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
         Ok(())
@@ -470,77 +518,79 @@ impl Cluster {
 
     fn producer_uri(&self, producer: &Producer) -> Result<String, LabError> {
         match self.plan.transport {
-            Transport::Ethernet => Ok(format!("ether://[{}]", producer.node.mac(CARD)?)),
+            Transport::Ethernet => Ok(format!("ether://[{}]", producer.node.mac(IFACE)?)),
             _ => Ok(face_uri(producer.node.addresses, self.plan.transport)),
         }
     }
 
-    /// What passed each node's link so far, by the node's name; a balancer has `b1-outside` and `b1-inside`. From the node's side.
+    /// Returns the traffic of each node's link, by the node's name and from its side. A balancer
+    /// has the links `b1-outside` and `b1-inside`.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// Returns an error if the counters can't be read.
     pub fn traffic(&self) -> Result<HashMap<String, Traffic>, LabError> {
         self.switch.traffic()
     }
 
-    /// What was lost so far, and where.
+    /// Returns the packets lost so far by place.
     ///
     /// # Errors
-    /// When the system does not say, or somebody who runs does not answer.
-    pub fn losses(&self) -> Result<Losses, LabError> {
-        let mut losses = Losses::default();
-        losses.look(&self.switch.space, "the switch")?;
+    /// Returns an error if the counters can't be read, or a running router or balancer does not
+    /// answer.
+    pub fn losses(&self) -> Result<LossCounters, LabError> {
+        let mut losses = LossCounters::default();
+        losses.add_namespace(&self.switch.netns, "the switch")?;
         let consumers = self.consumers.iter().map(|end| (&end.node, end.router.as_ref()));
         let producers = self.producers.iter().map(|end| (&end.node, Some(&end.router)));
         let members = self.members.iter().map(|member| (&member.node, Some(&member.router)));
         for (node, router) in consumers.chain(producers).chain(members) {
-            losses.look(&node.space, &node.name)?;
+            losses.add_namespace(&node.netns, &node.name)?;
             if let Some(router) = router {
-                losses.at_router(&router.drops()?, &node.name);
+                losses.add_router(&router.drops()?, &node.name);
             }
         }
         for balancer in &self.balancers {
-            losses.look(&balancer.node.space, &balancer.node.name)?;
+            losses.add_namespace(&balancer.node.netns, &balancer.node.name)?;
             if balancer.process().is_some() {
-                losses.at_balancer(&balancer.status()?.verdicts, &balancer.node.name);
+                losses.add_balancer(&balancer.status()?.verdicts, &balancer.node.name);
             }
         }
         Ok(losses)
     }
 
-    /// Limits the link of a member, each way.
+    /// Limits the rate of a member's link in both directions.
     ///
     /// # Errors
-    /// When this system can't.
+    /// Returns an error if the system refuses.
     pub fn limit_member(&self, number: u8, rate_mbit: f64) -> Result<(), LabError> {
         self.member(number)?.node.limit(&self.switch, rate_mbit)
     }
 
-    /// Limits the link of a producer (the first is 0), each way.
+    /// Limits the rate of the link of a producer, counted from 0, in both directions.
     ///
     /// # Errors
-    /// When this system can't.
+    /// Returns an error if the system refuses.
     pub fn limit_producer(&self, at: usize, rate_mbit: f64) -> Result<(), LabError> {
         self.producers[at].node.limit(&self.switch, rate_mbit)
     }
 
-    /// A member by its number.
+    /// Returns the member with a number.
     ///
     /// # Errors
-    /// When there is none.
+    /// Returns an error if the member does not exist.
     pub fn member(&self, number: u8) -> Result<&Member, LabError> {
         let found = self.members.iter().find(|member| member.number == number);
         found.ok_or_else(|| LabError::Plan(format!("there is no member {number}")))
     }
 
-    /// A drawing of it, with addresses and what can be typed.
-    pub fn picture(&self) -> String {
-        picture::draw(self)
+    /// Returns a diagram of the testbed with addresses and useful commands.
+    pub fn diagram(&self) -> String {
+        diagram::draw(self)
     }
 
-    /// The same for programs.
+    /// Returns the same as JSON.
     pub fn description(&self) -> serde_json::Value {
-        picture::describe(self)
+        diagram::describe(self)
     }
 }
 

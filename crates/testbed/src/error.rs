@@ -1,54 +1,54 @@
-//! Why a laboratory can't be built, or something in it failed.
+//! The errors of testbeds.
 
 use nw_app::control::ControlError;
 use std::io;
 use std::path::Path;
 
-/// Why not.
+/// An error of building or using a testbed.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// This machine lacks something, or the caller a right: the whole sentence.
+    /// This machine lacks a program or feature, or the caller lacks a right; a whole sentence.
     #[error("{0}")]
     Missing(String),
-    /// A plan that can't be built: the whole sentence.
+    /// The plan can't be built; a whole sentence.
     #[error("{0}")]
     Plan(String),
-    /// The system did not do what was asked.
+    /// The system refused an operation.
     #[error("this system refused {what}: {said}")]
     Refused {
-        /// What.
+        /// The operation.
         what: String,
-        /// In its words.
+        /// The system's message.
         said: String,
     },
-    /// A program did not start, or ended, or took too long.
+    /// A program did not start, ended unexpectedly or took too long.
     #[error("{what}: {said}")]
     Program {
-        /// Which.
+        /// The program.
         what: String,
-        /// What became of it, and the last it said.
+        /// The problem and the end of the program's log.
         said: String,
     },
-    /// A router did not do what it was told.
+    /// A router refused a command.
     #[error("{router}: {source}")]
     Router {
-        /// Which.
+        /// The router.
         router: String,
-        /// Why.
+        /// The cause.
         source: Box<ControlError>,
     },
-    /// A file or socket.
+    /// An operation on a file or socket failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was done with which.
+        /// The operation and the path.
         what: String,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
 }
 
 impl LabError {
-    /// For `map_err`: what was done with a file.
+    /// Returns a function for `map_err` that adds the operation and the path.
     pub(crate) fn at(what: &str, path: &Path) -> impl FnOnce(io::Error) -> LabError {
         let what = format!("can't {what} {}", path.display());
         move |source| LabError::Io { what, source }

@@ -1,18 +1,24 @@
-//! Switching off what network cards do for the system.
+//! Disables offload features of interfaces.
 //!
-//! A pair of virtual interfaces hands a packet over with its checksum half made, as nobody looks. A kernel program that sends it on does not make
-//! the other half, so the receiver drops it: senders must make whole ones.
+//! A veth pair passes packets on with partial checksums. A kernel program that forwards such a
+//! packet does not complete the checksum, so the receiver drops it. Senders must therefore compute
+//! full checksums.
 
 use crate::error::LabError;
 use nw_faces::interfaces::ethtool;
 
-/// Whole checksums, and VLAN tags in the frame, where a kernel program sees them.
-pub(crate) const WHOLE: &[(&str, bool)] =
-    &[("tx-checksum-ip-generic", false), ("tx-vlan-hw-insert", false), ("tx-vlan-stag-hw-insert", false)];
-/// Takes in what a kernel program at the other end sends: without either a program or this, frames that are redirected to an interface vanish.
-pub(crate) const TAKES_REDIRECTED: &[(&str, bool)] = &[("rx-gro", true)];
+/// Full checksums, and VLAN tags in the frame, where kernel programs see them.
+pub(crate) const FULL_CHECKSUMS: &[(&str, bool)] = &[
+    ("tx-checksum-ip-generic", false),
+    ("tx-vlan-hw-insert", false),
+    ("tx-vlan-stag-hw-insert", false),
+];
+/// Accepts frames that a kernel program redirects to the peer interface. They are dropped without
+/// this or a program of the interface's own.
+pub(crate) const ACCEPTS_REDIRECTED: &[(&str, bool)] = &[("rx-gro", true)];
 
-/// Switches features of an interface in this thread's namespace. It must be up before GRO is switched on.
+/// Sets features of an interface in this thread's namespace. The interface must be up before GRO is
+/// enabled.
 pub(crate) fn set(interface: &str, features: &[(&str, bool)]) -> Result<(), LabError> {
     ethtool::set_features(interface, features).map_err(|errno| LabError::Refused {
         what: format!("ethtool -K {interface}"),

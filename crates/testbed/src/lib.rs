@@ -1,38 +1,42 @@
-//! The testbed of a cluster behind its balancer, from network namespaces on one machine: consumers, balancers, members, producers, links with rates,
-//! shares of processors. See the README for a picture.
+//! Testbeds of a cluster behind its balancer, built from network namespaces on one machine:
+//! consumers, balancers, members, producers, links with rates, and shares of processors. See the
+//! README for a diagram.
 //!
 //! Layer 6 (users).
 
 #![forbid(unsafe_code)]
 
 mod balancer;
+mod cgroup;
+mod cleanup;
 mod cluster;
-mod ends;
+mod diagram;
+mod endpoints;
 mod error;
 mod ethtool;
-mod losses;
+mod loss_counters;
+mod netns;
 mod node;
-mod picture;
 mod plan;
 mod process;
-mod quota;
-mod remains;
 mod router;
-mod space;
 
 pub use balancer::Balancer;
+pub use cleanup::{Cleaned, clean, needs_root};
 pub use cluster::{Cluster, Member};
-pub use ends::{
-    Consumer, Download, FetchPlan, Fetched, Generated, Generating, Producer, Publication, PublishPlan,
+pub use endpoints::{
+    Consumer, Download, FetchPlan, Fetched, Generated, Generator, Producer, Publication,
+    PublishPlan,
 };
 pub use error::LabError;
-pub use losses::Losses;
+pub use loss_counters::LossCounters;
+pub use netns::within_netns;
 pub use node::{Node, Traffic};
-pub use plan::{Addresses, ENDS_MAX, MEMBERS_MAX, PORT, Plan, RouterProgram, Transport, member_port};
+pub use plan::{
+    Addresses, ENDPOINTS_MAX, MEMBERS_MAX, PORT, Plan, RouterProgram, Transport, member_port,
+};
 pub use process::Running;
-pub use remains::{Cleaned, clean, needs_root};
 pub use router::Router;
-pub use space::within;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

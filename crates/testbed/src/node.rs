@@ -1,11 +1,12 @@
-//! Nodes and what joins them: a namespace each, a pair of interfaces to a switch, which is a namespace with two bridges.
+//! Nodes and links. Each node is a namespace with a veth pair to the switch, which is a namespace
+//! with two bridges.
 
+use crate::cgroup::{Cgroup, CgroupHierarchy};
 use crate::error::LabError;
 use crate::ethtool;
+use crate::netns;
 use crate::plan::{Addresses, INSIDE, Net, OUTSIDE, Plan, Role};
 use crate::process::Running;
-use crate::quota::{Groups, Quota};
-use crate::space;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs;
@@ -13,38 +14,38 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The interface of a node that is no balancer.
-pub(crate) const CARD: &str = "eth0";
-/// Octets that a shaped link lets through in a row, and how long a packet may wait for it.
+/// The interface of a node, except of a balancer.
+pub(crate) const IFACE: &str = "eth0";
+/// The burst of a shaped link in bytes, and the longest time that a packet waits for it.
 const BURST: &str = "64kb";
 const LATENCY: &str = "100ms";
-/// Packets that may wait for a thread that carries them.
+/// Maximum number of packets that wait for the thread of a link.
 const QUEUE_PACKETS: u32 = 20_000;
 
-/// What passed an interface, as its node sees it.
+/// The traffic of an interface, from its node's side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Traffic {
-    /// Packets that came.
+    /// Packets received.
     pub received_packets: u64,
-    /// Octets that came, with Ethernet's heads.
-    pub received_octets: u64,
-    /// Packets that left.
+    /// Bytes received, including Ethernet headers.
+    pub received_bytes: u64,
+    /// Packets sent.
     pub sent_packets: u64,
-    /// Octets that left.
-    pub sent_octets: u64,
-    /// Packets that the link lost, both ways.
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Packets that the link lost in both directions.
     pub lost_packets: u64,
 }
 
 impl Traffic {
-    /// What passed since an earlier look.
+    /// Returns the traffic since an earlier snapshot.
     #[must_use]
     pub fn since(&self, before: &Traffic) -> Traffic {
         Traffic {
             received_packets: self.received_packets - before.received_packets,
-            received_octets: self.received_octets - before.received_octets,
+            received_bytes: self.received_bytes - before.received_bytes,
             sent_packets: self.sent_packets - before.sent_packets,
-            sent_octets: self.sent_octets - before.sent_octets,
+            sent_bytes: self.sent_bytes - before.sent_bytes,
             lost_packets: self.lost_packets - before.lost_packets,
         }
     }
@@ -53,141 +54,159 @@ impl Traffic {
 /// The namespace with the bridges.
 #[derive(Debug)]
 pub(crate) struct Switch {
-    pub(crate) space: String,
+    pub(crate) netns: String,
     vlan: Option<u16>,
-    has_v6: bool,
+    has_ipv6: bool,
     link_threads: bool,
 }
 
 impl Switch {
     pub(crate) fn make(lab: &str, plan: &Plan) -> Result<Switch, LabError> {
-        let space = format!("{lab}-net");
-        space::make(&[&space])?;
-        let switch =
-            Switch { space, vlan: plan.member_vlan, has_v6: plan.has_v6(), link_threads: plan.link_threads };
-        space::set(&switch.space, "net/ipv6/conf/default/disable_ipv6", "1")?;
+        let netns = format!("{lab}-net");
+        netns::make(&[&netns])?;
+        let switch = Switch {
+            netns,
+            vlan: plan.member_vlan,
+            has_ipv6: plan.has_ipv6(),
+            link_threads: plan.link_threads,
+        };
+        netns::set(&switch.netns, "net/ipv6/conf/default/disable_ipv6", "1")?;
         let mut lines = String::new();
         for bridge in [OUTSIDE, INSIDE] {
-            let _ = writeln!(lines, "link add {bridge} type bridge mcast_snooping 0 forward_delay 0");
+            let _ =
+                writeln!(lines, "link add {bridge} type bridge mcast_snooping 0 forward_delay 0");
             let _ = writeln!(lines, "link set {bridge} up");
         }
-        space::batch("ip", Some(&switch.space), &lines)?;
+        netns::batch("ip", Some(&switch.netns), &lines)?;
         Ok(switch)
     }
 
-    /// Joins an interface of a node to a bridge. The port has the node's name where that has one interface, and a queue for each processor where a kernel
-    /// program sends to it: what is sent so is lost when the queue is full, and who fills a queue of his own processor empties it before he goes on.
+    /// Joins an interface of a node to a bridge through a port, which has the node's name if the
+    /// node has one interface. A port that a kernel program sends to has a queue for each
+    /// processor: frames are lost when a queue is full, but a processor that fills its own queue
+    /// empties it before it continues.
     fn join(
         &self,
         node: &str,
-        card: &str,
+        iface: &str,
         (port, queues): (&str, usize),
         bridge: &str,
     ) -> Result<(), LabError> {
         let lines = format!(
-            "link add {card} numrxqueues {queues} type veth peer name {port} numrxqueues {queues} netns {0}\nlink set {card} up\n",
-            self.space
+            "link add {iface} numrxqueues {queues} type veth peer name {port} numrxqueues {queues} netns {0}\nlink set {iface} up\n",
+            self.netns
         );
-        space::batch("ip", Some(node), &lines)?;
-        space::batch("ip", Some(&self.space), &format!("link set {port} master {bridge} up\n"))?;
-        space::within(node, || ethtool::set(card, ethtool::WHOLE))?;
-        space::within(&self.space, || ethtool::set(port, ethtool::WHOLE))
+        netns::batch("ip", Some(node), &lines)?;
+        netns::batch("ip", Some(&self.netns), &format!("link set {port} master {bridge} up\n"))?;
+        netns::within_netns(node, || ethtool::set(iface, ethtool::FULL_CHECKSUMS))?;
+        netns::within_netns(&self.netns, || ethtool::set(port, ethtool::FULL_CHECKSUMS))
     }
 
-    /// Gives what arrives at an interface to a thread of its own; a queue at the other end holds back whoever fills it.
-    fn carry(space: &str, card: &str, (from, other): (&str, &str)) -> Result<(), LabError> {
-        // Only an interface that has GRO, or a kernel program, has what such a thread works for.
-        space::within(space, || ethtool::set(card, ethtool::TAKES_REDIRECTED))?;
-        // `ip netns exec` shows the namespace's own /sys.
-        let word = format!("echo 1 > /sys/class/net/{card}/threaded");
-        space::ask("ip", &["netns", "exec", space, "sh", "-c", &word])?;
-        space::batch(
+    /// Processes the packets that arrive at an interface in a thread of the kernel. A queue at the
+    /// peer interface holds back its senders.
+    fn receive_in_thread(
+        netns: &str,
+        iface: &str,
+        (peer_netns, peer_iface): (&str, &str),
+    ) -> Result<(), LabError> {
+        // Only an interface with GRO or a kernel program has NAPI, which the thread runs.
+        netns::within_netns(netns, || ethtool::set(iface, ethtool::ACCEPTS_REDIRECTED))?;
+        // `ip netns exec` mounts the namespace's own /sys.
+        let script = format!("echo 1 > /sys/class/net/{iface}/threaded");
+        netns::run("ip", &["netns", "exec", netns, "sh", "-c", &script])?;
+        netns::batch(
             "tc",
-            Some(from),
-            &format!("qdisc replace dev {other} root pfifo limit {QUEUE_PACKETS}\n"),
+            Some(peer_netns),
+            &format!("qdisc replace dev {peer_iface} root pfifo limit {QUEUE_PACKETS}\n"),
         )
     }
 
-    /// What passed each port, by its name, as the nodes see it.
+    /// Returns the traffic of each port by its name, from the node's side.
     pub(crate) fn traffic(&self) -> Result<HashMap<String, Traffic>, LabError> {
         let path = Path::new("/proc/thread-self/net/dev");
-        let text =
-            space::within(&self.space, || fs::read_to_string(path).map_err(LabError::at("read", path)))?;
+        let text = netns::within_netns(&self.netns, || {
+            fs::read_to_string(path).map_err(LabError::at("read", path))
+        })?;
         Ok(traffic(&text))
     }
 }
 
-/// What an interface received and sent, and lost of both.
-pub(crate) struct Passed {
-    octets_in: u64,
+/// The counters of an interface in `/proc/net/dev`.
+pub(crate) struct InterfaceCounters {
+    bytes_in: u64,
     packets_in: u64,
     pub(crate) lost_in: u64,
-    octets_out: u64,
+    bytes_out: u64,
     packets_out: u64,
     pub(crate) lost_out: u64,
 }
 
-/// What `/proc/net/dev` says of each interface.
-pub(crate) fn passed(text: &str) -> impl Iterator<Item = (&str, Passed)> {
+/// Parses the counters of each interface in `/proc/net/dev`.
+pub(crate) fn parse_net_dev(text: &str) -> impl Iterator<Item = (&str, InterfaceCounters)> {
     text.lines().skip(2).filter_map(|line| {
         let (name, numbers) = line.split_once(':')?;
         let numbers: Vec<u64> = numbers.split_whitespace().filter_map(|n| n.parse().ok()).collect();
-        let [octets_in, packets_in, _, lost_in, _, _, _, _, octets_out, packets_out, _, lost_out, ..] =
+        let [bytes_in, packets_in, _, lost_in, _, _, _, _, bytes_out, packets_out, _, lost_out, ..] =
             numbers[..]
         else {
             return None;
         };
-        Some((name.trim(), Passed { octets_in, packets_in, lost_in, octets_out, packets_out, lost_out }))
+        Some((
+            name.trim(),
+            InterfaceCounters { bytes_in, packets_in, lost_in, bytes_out, packets_out, lost_out },
+        ))
     })
 }
 
-/// Of a switch's ports, turned round: what a port received the node sent.
+/// Returns the traffic of the nodes from the counters of the switch's ports: a node sent what its
+/// port received.
 fn traffic(text: &str) -> HashMap<String, Traffic> {
-    let turned = passed(text).map(|(name, port)| {
+    let by_node = parse_net_dev(text).map(|(name, port)| {
         let traffic = Traffic {
             received_packets: port.packets_out,
-            received_octets: port.octets_out,
+            received_bytes: port.bytes_out,
             sent_packets: port.packets_in,
-            sent_octets: port.octets_in,
+            sent_bytes: port.bytes_in,
             lost_packets: port.lost_in + port.lost_out,
         };
         (name.to_owned(), traffic)
     });
-    turned.collect()
+    by_node.collect()
 }
 
-/// A machine of the laboratory.
+/// A node of the testbed.
 #[derive(Debug)]
 pub struct Node {
-    /// `c1`, `m2`, `p1`, `b1`.
+    /// The node's name: `c1`, `m2`, `p1`, `b1`.
     pub name: String,
-    /// The namespace: `ip netns exec` takes it.
-    pub space: String,
-    /// Its addresses; a balancer's own, not the cluster's.
+    /// The namespace, for `ip netns exec`.
+    pub netns: String,
+    /// The node's addresses; for a balancer its own ones, not the cluster's.
     pub addresses: Addresses,
-    pub(crate) quota: Option<Quota>,
-    folder: PathBuf,
+    pub(crate) cgroup: Option<Cgroup>,
+    directory: PathBuf,
 }
 
 impl Node {
-    /// A node with everything but programs.
+    /// Makes a node without programs.
     pub(crate) fn make(
-        (lab, folder): (&str, &Path),
+        (lab, directory): (&str, &Path),
         switch: &Switch,
         role: Role,
         number: usize,
-        share: Option<(&Groups, f64)>,
+        share: Option<(&CgroupHierarchy, f64)>,
         rate_mbit: Option<f64>,
     ) -> Result<Node, LabError> {
         let name = format!("{}{number}", role.letter());
-        let space = format!("{lab}-{name}");
-        space::make(&[&space])?;
+        let netns = format!("{lab}-{name}");
+        netns::make(&[&netns])?;
         let addresses = Addresses::node(role, number);
-        let quota = share.map(|(groups, share)| groups.make(lab, &name, share)).transpose()?;
-        let node = Node { name, space, addresses, quota, folder: folder.to_owned() };
+        let cgroup =
+            share.map(|(hierarchy, share)| hierarchy.make(lab, &name, share)).transpose()?;
+        let node = Node { name, netns, addresses, cgroup, directory: directory.to_owned() };
         match role {
-            Role::Balancer => node.wire_balancer(switch, number)?,
-            _ => node.wire(switch, Net::of(role))?,
+            Role::Balancer => node.connect_balancer(switch, number)?,
+            _ => node.connect(switch, Net::of(role))?,
         }
         if let Some(rate) = rate_mbit {
             node.limit(switch, rate)?;
@@ -195,46 +214,54 @@ impl Node {
         Ok(node)
     }
 
-    fn wire(&self, switch: &Switch, net: Net) -> Result<(), LabError> {
-        switch.join(&self.space, CARD, (&self.name, 1), net.link())?;
+    fn connect(&self, switch: &Switch, net: Net) -> Result<(), LabError> {
+        switch.join(&self.netns, IFACE, (&self.name, 1), net.link())?;
         if switch.link_threads && net == Net::Members {
-            Switch::carry(&switch.space, &self.name, (&self.space, CARD))?;
+            Switch::receive_in_thread(&switch.netns, &self.name, (&self.netns, IFACE))?;
         }
         let mut lines = String::new();
-        let card = match switch.vlan.filter(|_| net == Net::Members) {
+        let iface = match switch.vlan.filter(|_| net == Net::Members) {
             Some(vlan) => {
-                let _ = writeln!(lines, "link add link {CARD} name {CARD}.{vlan} type vlan id {vlan}");
-                let _ = writeln!(lines, "link set {CARD}.{vlan} up");
-                format!("{CARD}.{vlan}")
+                let _ = writeln!(
+                    lines,
+                    "link add link {IFACE} name {IFACE}.{vlan} type vlan id {vlan}"
+                );
+                let _ = writeln!(lines, "link set {IFACE}.{vlan} up");
+                format!("{IFACE}.{vlan}")
             }
-            None => CARD.to_owned(),
+            None => IFACE.to_owned(),
         };
         let gateway = net.gateway();
-        let _ = writeln!(lines, "address add {}/24 dev {card}", self.addresses.v4);
-        let _ = writeln!(lines, "route add default via {} dev {card}", gateway.v4);
-        if switch.has_v6 {
-            let _ = writeln!(lines, "address add {}/64 dev {card} nodad", self.addresses.v6);
-            let _ = writeln!(lines, "route add ::/0 via {} dev {card}", gateway.v6);
+        let _ = writeln!(lines, "address add {}/24 dev {iface}", self.addresses.v4);
+        let _ = writeln!(lines, "route add default via {} dev {iface}", gateway.v4);
+        if switch.has_ipv6 {
+            let _ = writeln!(lines, "address add {}/64 dev {iface} nodad", self.addresses.v6);
+            let _ = writeln!(lines, "route add ::/0 via {} dev {iface}", gateway.v6);
         }
         self.batch(&lines)?;
-        if card != CARD {
-            space::within(&self.space, || ethtool::set(&card, &ethtool::WHOLE[..1]))?;
+        if iface != IFACE {
+            netns::within_netns(&self.netns, || {
+                ethtool::set(&iface, &ethtool::FULL_CHECKSUMS[..1])
+            })?;
         }
         Ok(())
     }
 
-    /// Two interfaces, with addresses of its own in all networks.
-    fn wire_balancer(&self, switch: &Switch, number: usize) -> Result<(), LabError> {
+    /// Adds two interfaces, with addresses in all networks.
+    fn connect_balancer(&self, switch: &Switch, number: usize) -> Result<(), LabError> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         for link in [OUTSIDE, INSIDE] {
             let port = format!("{}-{link}", self.name);
-            switch.join(&self.space, link, (&port, processors), link)?;
-            // What a kernel program sends by the interface arrives at the port.
-            space::within(&switch.space, || ethtool::set(&port, ethtool::TAKES_REDIRECTED))?;
+            switch.join(&self.netns, link, (&port, processors), link)?;
+            // Frames that a kernel program sends through the interface arrive at the port.
+            netns::within_netns(&switch.netns, || {
+                ethtool::set(&port, ethtool::ACCEPTS_REDIRECTED)
+            })?;
         }
         let mut lines = String::new();
         if let Some(vlan) = switch.vlan {
-            let _ = writeln!(lines, "link add link {INSIDE} name {INSIDE}.{vlan} type vlan id {vlan}");
+            let _ =
+                writeln!(lines, "link add link {INSIDE} name {INSIDE}.{vlan} type vlan id {vlan}");
             let _ = writeln!(lines, "link set {INSIDE}.{vlan} up");
         }
         self.batch(&lines)?;
@@ -244,126 +271,141 @@ impl Node {
         for link in [OUTSIDE, INSIDE] {
             self.set(&format!("net/ipv4/conf/{link}/send_redirects"), "0")?;
         }
-        if switch.has_v6 {
+        if switch.has_ipv6 {
             self.set("net/ipv6/conf/all/forwarding", "1")?;
         }
         self.batch(&own_addresses(switch, |net| Addresses::of(net, 1 + number as u8)))
     }
 
-    /// What reaches a balancer is worked off by threads, where the plan says so.
-    pub(crate) fn take_by_threads(&self, switch: &Switch) -> Result<(), LabError> {
-        self.carry_both(switch, |link, port| Switch::carry(&self.space, link, (&switch.space, port)))
+    /// Processes packets to a balancer in threads, if the plan has link threads.
+    pub(crate) fn receive_by_threads(&self, switch: &Switch) -> Result<(), LabError> {
+        self.for_both_links(switch, |link, port| {
+            Switch::receive_in_thread(&self.netns, link, (&switch.netns, port))
+        })
     }
 
-    /// What the router in the cluster's place sends is carried by threads, where the plan says so: as a member's.
+    /// Processes packets from the single router in threads, if the plan has link threads.
     pub(crate) fn send_by_threads(&self, switch: &Switch) -> Result<(), LabError> {
-        self.carry_both(switch, |link, port| Switch::carry(&switch.space, port, (&self.space, link)))
+        self.for_both_links(switch, |link, port| {
+            Switch::receive_in_thread(&switch.netns, port, (&self.netns, link))
+        })
     }
 
-    fn carry_both(
+    fn for_both_links(
         &self,
         switch: &Switch,
-        carry: impl Fn(&str, &str) -> Result<(), LabError>,
+        run: impl Fn(&str, &str) -> Result<(), LabError>,
     ) -> Result<(), LabError> {
         let mut links = [OUTSIDE, INSIDE].into_iter().filter(|_| switch.link_threads);
-        links.try_for_each(|link| carry(link, &format!("{}-{link}", self.name)))
+        links.try_for_each(|link| run(link, &format!("{}-{link}", self.name)))
     }
 
-    /// Gives the only balancer the addresses that others know.
-    pub(crate) fn take_gateways(&self, switch: &Switch) -> Result<(), LabError> {
+    /// Adds the gateways' addresses to the only balancer.
+    pub(crate) fn add_gateway_addresses(&self, switch: &Switch) -> Result<(), LabError> {
         self.batch(&own_addresses(switch, Net::gateway))
     }
 
-    /// Both directions of its link.
+    /// Limits the rate of the node's link in both directions.
     pub(crate) fn limit(&self, switch: &Switch, rate_mbit: f64) -> Result<(), LabError> {
-        for (space, card) in [(&self.space, CARD), (&switch.space, self.name.as_str())] {
+        for (netns, iface) in [(&self.netns, IFACE), (&switch.netns, self.name.as_str())] {
             let rate = (rate_mbit * 1000.0).round().max(1.0);
             let line = format!(
-                "qdisc replace dev {card} root tbf rate {rate}kbit burst {BURST} latency {LATENCY}\n"
+                "qdisc replace dev {iface} root tbf rate {rate}kbit burst {BURST} latency {LATENCY}\n"
             );
-            space::batch("tc", Some(space), &line)?;
+            netns::batch("tc", Some(netns), &line)?;
         }
         Ok(())
     }
 
     pub(crate) fn batch(&self, lines: &str) -> Result<(), LabError> {
-        space::batch("ip", Some(&self.space), lines)
+        netns::batch("ip", Some(&self.netns), lines)
     }
 
     pub(crate) fn set(&self, key: &str, value: &str) -> Result<(), LabError> {
-        space::set(&self.space, key, value)
+        netns::set(&self.netns, key, value)
     }
 
-    /// A file of this node.
-    pub(crate) fn path(&self, ending: &str) -> PathBuf {
-        self.folder.join(format!("{}.{ending}", self.name))
+    /// Returns the path of a file of this node.
+    pub(crate) fn path(&self, suffix: &str) -> PathBuf {
+        self.directory.join(format!("{}.{suffix}", self.name))
     }
 
-    /// Starts a program on this node, within its share. Its words go to a file `<node>.<log>.log` in the laboratory's folder.
+    /// Starts a program on this node, within its share. Its output goes to the file
+    /// `<node>.<log>.log` in the testbed's directory.
     ///
     /// # Errors
-    /// When it can't be started.
+    /// Returns an error if the program can't be started.
     pub fn start(&self, log: &str, command: &mut Command) -> Result<Running, LabError> {
-        // Keys and caches of programs stay here.
-        command.env("HOME", &self.folder);
+        // Programs keep their keys and caches here.
+        command.env("HOME", &self.directory);
         let what = format!("{log} on {}", self.name);
-        Running::start(&what, command, &self.space, self.quota.as_ref(), self.path(&format!("{log}.log")))
+        Running::start(
+            &what,
+            command,
+            &self.netns,
+            self.cgroup.as_ref(),
+            self.path(&format!("{log}.log")),
+        )
     }
 
-    /// Does something on this node: sockets opened in `work` are the node's.
+    /// Runs a function on this node; sockets opened in `work` belong to the node.
     ///
     /// # Errors
-    /// Those of `work`, and when the namespace is gone.
+    /// Returns the errors of `work`, and an error if the namespace is gone.
     pub fn within<T: Send, E: From<LabError> + Send>(
         &self,
         work: impl FnOnce() -> Result<T, E> + Send,
     ) -> Result<T, E> {
-        space::within(&self.space, work)
+        netns::within_netns(&self.netns, work)
     }
 
-    /// The Ethernet address of one of its interfaces.
+    /// Returns the Ethernet address of an interface.
     ///
     /// # Errors
-    /// When it has no such interface.
-    pub fn mac(&self, card: &str) -> Result<String, LabError> {
-        let text = space::ask("ip", &["-n", &self.space, "-brief", "link", "show", "dev", card])?;
+    /// Returns an error if the interface does not exist.
+    pub fn mac(&self, iface: &str) -> Result<String, LabError> {
+        let text = netns::run("ip", &["-n", &self.netns, "-brief", "link", "show", "dev", iface])?;
         Ok(text.split_whitespace().nth(2).unwrap_or_default().to_owned())
     }
 
-    /// Changes its share of one processor; it must have had one in the plan.
+    /// Sets the node's share of one processor. The plan must have given it a share.
     ///
     /// # Errors
-    /// When it has none, or the system refuses.
+    /// Returns an error if the node has no share or the system refuses.
     pub fn set_share(&self, share: f64) -> Result<(), LabError> {
-        let none =
-            || LabError::Plan(format!("{} has no share of a processor: say one in the plan", self.name));
-        self.quota.as_ref().ok_or_else(none)?.set(share)
+        let none = || {
+            LabError::Plan(format!(
+                "{} has no share of a processor: set one in the plan",
+                self.name
+            ))
+        };
+        self.cgroup.as_ref().ok_or_else(none)?.set_share(share)
     }
 
-    /// For how long its programs wanted to run and might not, all together.
+    /// Returns the total time in which the node's programs were runnable but throttled.
     pub fn throttled(&self) -> Duration {
-        self.quota.as_ref().map(Quota::throttled).unwrap_or_default()
+        self.cgroup.as_ref().map(Cgroup::throttled).unwrap_or_default()
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        space::remove(&self.space);
+        netns::remove(&self.netns);
     }
 }
 
-/// Lines that give a balancer an address in each network.
+/// Returns the `ip` commands that add a balancer's addresses in each network.
 fn own_addresses(switch: &Switch, of: impl Fn(Net) -> Addresses) -> String {
     let mut lines = String::new();
     for net in Net::ALL {
-        let card = match switch.vlan {
+        let iface = match switch.vlan {
             Some(vlan) if net == Net::Members => format!("{INSIDE}.{vlan}"),
             _ => net.link().to_owned(),
         };
         let addresses = of(net);
-        let _ = writeln!(lines, "address add {}/24 dev {card}", addresses.v4);
-        if switch.has_v6 {
-            let _ = writeln!(lines, "address add {}/64 dev {card} nodad", addresses.v6);
+        let _ = writeln!(lines, "address add {}/24 dev {iface}", addresses.v4);
+        if switch.has_ipv6 {
+            let _ = writeln!(lines, "address add {}/64 dev {iface} nodad", addresses.v6);
         }
     }
     lines
@@ -374,11 +416,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_counts_from_the_other_side() {
+    fn traffic_of_port_is_reversed_for_node() {
         let text = "Inter-|   Receive  |  Transmit\n face |bytes packets\n    m1: 1000 10 0 1 0 0 0 0 2000 20 0 2 0 0 0 0\n";
         let m1 = traffic(text)["m1"];
         assert_eq!(
-            (m1.sent_octets, m1.sent_packets, m1.received_octets, m1.received_packets),
+            (m1.sent_bytes, m1.sent_packets, m1.received_bytes, m1.received_packets),
             (1000, 10, 2000, 20)
         );
         assert_eq!(m1.lost_packets, 3);

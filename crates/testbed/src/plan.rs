@@ -1,33 +1,34 @@
-//! What a laboratory is built of, and who has which address.
+//! The plan of a testbed, and the addresses of its nodes.
 
 use crate::error::LabError;
 use nw_name::Name;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-/// The port that the cluster is known by.
+/// The cluster's port.
 pub const PORT: u16 = 6363;
-/// Most consumers, and most producers.
-pub const ENDS_MAX: usize = 60;
-/// Most members.
+/// Maximum number of consumers and of producers.
+pub const ENDPOINTS_MAX: usize = 60;
+/// Maximum number of members.
 pub const MEMBERS_MAX: usize = 63;
 
-/// The program of a member.
+/// The router program of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouterProgram {
-    /// `nw run`, from this binary.
+    /// `nw run` of this binary.
     Namewire(PathBuf),
-    /// Any other router that takes NFD's management on a unix socket and listens on a UDP port. In its arguments `{socket}`, `{port}`,
-    /// `{address}`, `{address6}` and `{folder}` are replaced; they are in its environment as well: `NW_LAB_SOCKET` and so on.
+    /// Any other router that takes NFD management commands on a unix socket and listens on a UDP
+    /// port. `{socket}`, `{port}`, `{address}`, `{address6}` and `{folder}` are replaced in its
+    /// arguments and set in its environment as `NW_LAB_SOCKET` and so on.
     Other {
-        /// Where it is.
+        /// The path of the program.
         program: PathBuf,
-        /// Its arguments.
+        /// The program's arguments.
         arguments: Vec<String>,
     },
 }
 
-/// How packets travel between the ends and the cluster.
+/// The transport between endpoints and the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
     /// UDP over IPv4.
@@ -39,56 +40,60 @@ pub enum Transport {
     Ethernet,
 }
 
-/// A laboratory as wanted. [`Plan::new`] is the smallest; change its fields.
+/// The plan of a testbed. [`Plan::new`] returns the smallest one, whose fields can be changed.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Who asks.
+    /// Number of consumers.
     pub consumers: usize,
-    /// Routers of the cluster.
+    /// Number of members.
     pub members: usize,
-    /// Who answers.
+    /// Number of producers.
     pub producers: usize,
-    /// Balancers before the members: 1, 2 that stand in for each other (keepalived), or 0: one plain router stands in the cluster's place.
+    /// Number of balancers: 1, 2 with failover by keepalived, or 0 for a single router with the
+    /// cluster's address.
     pub balancers: usize,
-    /// The `nw` binary: runs ends and balancers.
+    /// The `nw` binary that runs endpoints and balancers.
     pub nw: PathBuf,
-    /// What members run.
+    /// The router program of the members.
     pub router: RouterProgram,
-    /// The members that run it, by number from 1, while the others run `nw`; empty is all of them.
+    /// Numbers, from 1, of the members that run `router` while the others run `nw`; empty for all.
     pub router_for: Vec<u8>,
-    /// How ends reach the cluster.
+    /// The transport between endpoints and the cluster.
     pub transport: Transport,
-    /// IPv6 addresses beside the others.
+    /// Whether nodes have IPv6 addresses as well.
     pub ipv6: bool,
-    /// The VLAN that members are in: their frames carry its tag.
+    /// The VLAN of the members, whose frames carry its tag.
     pub member_vlan: Option<u16>,
-    /// Mbit/s of the link of each consumer and producer, each way.
+    /// The link rate of each consumer and producer in Mbit/s, in each direction.
     pub end_rate_mbit: Option<f64>,
-    /// Mbit/s of the link of each member, each way; the last one is for all that follow.
+    /// The link rate of each member in Mbit/s, in each direction; the last value applies to all
+    /// that follow.
     pub member_rates_mbit: Vec<Option<f64>>,
-    /// Share of one processor that each member gets.
+    /// The share of one processor of each member.
     pub member_share: Option<f64>,
-    /// Share of one processor that each consumer gets, and each producer.
-    pub end_share: Option<f64>,
-    /// Threads of the kernel's carry what routers of the cluster send, and work off what reaches a balancer; else whoever sends a packet does all
-    /// that follows from it, out of its own share. Queues hold their senders back where the kernel can (Linux 6.17); before that, bursts are lost.
+    /// The share of one processor of each consumer and producer.
+    pub mark_face_ended: Option<f64>,
+    /// Whether kernel threads process the packets sent by members and received by balancers.
+    /// Otherwise the sender of a packet does all the work that follows from it, out of its own
+    /// share. Full queues hold back their senders from Linux 6.17 on; earlier kernels drop bursts.
     pub link_threads: bool,
-    /// Packets that each member's content store holds; 0 is none.
+    /// Capacity of each member's content store in packets.
     pub cache_packets: u64,
-    /// A router of its own at each consumer, as in the paper; else applications talk to the cluster.
+    /// Whether each consumer has its own router, as in the paper; otherwise applications connect to
+    /// the cluster.
     pub consumer_routers: bool,
-    /// Weights of members in the balancer; 100 for those that are not in it.
+    /// Weights of the members in the balancer; 100 for members without an entry.
     pub weights: Vec<u32>,
-    /// Only so many components of names under a prefix choose the member.
+    /// Prefixes with the number of name components that choose the member.
     pub depth_rules: Vec<(Name, u32)>,
-    /// More of the balancer's configuration, as TOML.
+    /// Additional configuration of the balancers, as TOML.
     pub balancer_config: String,
-    /// More of the members' configuration where they run `nw`, as TOML.
+    /// Additional configuration of the members that run `nw`, as TOML.
     pub member_config: String,
 }
 
 impl Plan {
-    /// One of each, nothing limited, from this `nw` binary.
+    /// Returns a plan with one node of each kind and without limits, for an `nw` binary.
     pub fn new(nw: impl Into<PathBuf>) -> Plan {
         let nw = nw.into();
         Plan {
@@ -105,7 +110,7 @@ impl Plan {
             end_rate_mbit: None,
             member_rates_mbit: Vec::new(),
             member_share: None,
-            end_share: None,
+            mark_face_ended: None,
             link_threads: false,
             cache_packets: 0,
             consumer_routers: false,
@@ -116,53 +121,59 @@ impl Plan {
         }
     }
 
-    /// Whether it can be built at all.
+    /// Checks that the plan can be built.
     pub(crate) fn check(&self) -> Result<(), LabError> {
-        let plan = |said: String| Err(LabError::Plan(said));
+        let refuse = |message: String| Err(LabError::Plan(message));
         for (what, count, max) in [
-            ("consumers", self.consumers, ENDS_MAX),
-            ("producers", self.producers, ENDS_MAX),
+            ("consumers", self.consumers, ENDPOINTS_MAX),
+            ("producers", self.producers, ENDPOINTS_MAX),
             ("members", self.members, MEMBERS_MAX),
             ("balancers", self.balancers, 2),
         ] {
             if count > max {
-                return plan(format!("{count} {what} are too many: at most {max}"));
+                return refuse(format!("{count} {what} are too many: at most {max}"));
             }
         }
         if self.members == 0 {
-            return plan("a cluster has at least one member".into());
+            return refuse("a cluster has at least one member".into());
         }
         if self.balancers == 0 && self.members > 1 {
-            return plan("without a balancer there is one router: say one member".into());
+            return refuse("without a balancer there is only one router: set one member".into());
         }
         if self.balancers == 0 && self.transport == Transport::Ethernet {
-            return plan("Ethernet faces need a balancer: its interface is what they talk to".into());
+            return refuse("Ethernet faces need a balancer: they connect to its interface".into());
         }
         let rates = self.member_rates_mbit.iter().flatten().chain(&self.end_rate_mbit);
-        for (what, value) in rates
-            .map(|rate| ("a rate in Mbit/s", rate))
-            .chain([&self.member_share, &self.end_share].into_iter().flatten().map(|s| ("a share", s)))
-        {
+        for (what, value) in rates.map(|rate| ("a rate in Mbit/s", rate)).chain(
+            [&self.member_share, &self.mark_face_ended]
+                .into_iter()
+                .flatten()
+                .map(|s| ("a share", s)),
+        ) {
             if !(value.is_finite() && *value > 0.0) {
-                return plan(format!("{value} is not {what}: it must be above 0"));
+                return refuse(format!("{value} is not {what}: it must be above 0"));
             }
         }
-        if let Some(number) =
-            self.router_for.iter().find(|number| !(1..=MEMBERS_MAX).contains(&usize::from(**number)))
+        if let Some(number) = self
+            .router_for
+            .iter()
+            .find(|number| !(1..=MEMBERS_MAX).contains(&usize::from(**number)))
         {
-            return plan(format!("{number} is no number of a member: they are from 1 to {MEMBERS_MAX}"));
+            return refuse(format!(
+                "{number} is not a member number: they are from 1 to {MEMBERS_MAX}"
+            ));
         }
         if self.member_vlan.is_some_and(|vlan| !(1..=4094).contains(&vlan)) {
-            return plan("a VLAN's number is from 1 to 4094".into());
+            return refuse("a VLAN's number is from 1 to 4094".into());
         }
         Ok(())
     }
 
-    pub(crate) fn has_v6(&self) -> bool {
+    pub(crate) fn has_ipv6(&self) -> bool {
         self.ipv6 || self.transport == Transport::Udp6
     }
 
-    /// Of the `at`-th member, from 0.
+    /// Returns the link rate of a member, counted from 0.
     pub(crate) fn member_rate_mbit(&self, at: usize) -> Option<f64> {
         *self.member_rates_mbit.get(at).or(self.member_rates_mbit.last())?
     }
@@ -172,7 +183,7 @@ impl Plan {
     }
 }
 
-/// Who a node is.
+/// The role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Role {
     Consumer,
@@ -192,7 +203,7 @@ impl Role {
     }
 }
 
-/// The networks: consumers and producers share the link outside the cluster, members have the one inside.
+/// A network. Consumers and producers share the outside link, members use the inside link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Net {
     Consumers = 1,
@@ -211,27 +222,27 @@ impl Net {
         }
     }
 
-    /// The gateway's address; in the consumers' network it is the cluster's.
+    /// Returns the gateway's addresses, which are the cluster's in the consumers' network.
     pub(crate) const fn gateway(self) -> Addresses {
         Addresses::of(self, 1)
     }
 
-    /// The link it is on.
+    /// Returns the link of the network.
     pub(crate) const fn link(self) -> &'static str {
         if matches!(self, Net::Members) { INSIDE } else { OUTSIDE }
     }
 }
 
-/// Links, and the balancer's interfaces to them.
+/// The links, and the balancer's interfaces to them.
 pub(crate) const OUTSIDE: &str = "outside";
 pub(crate) const INSIDE: &str = "inside";
 
-/// A node's addresses.
+/// The addresses of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
-    /// IPv4.
+    /// The IPv4 address.
     pub v4: Ipv4Addr,
-    /// IPv6, which it has where the plan says so.
+    /// The IPv6 address, which is assigned only if the plan has IPv6.
     pub v6: Ipv6Addr,
 }
 
@@ -243,13 +254,13 @@ impl Addresses {
         }
     }
 
-    /// Of the `number`-th of a role, from 1.
+    /// Returns the addresses of a node by role and number, from 1.
     pub(crate) const fn node(role: Role, number: usize) -> Addresses {
         let base = if matches!(role, Role::Balancer) { 1 } else { 100 };
         Addresses::of(Net::of(role), base + number as u8)
     }
 
-    /// The one of a transport.
+    /// Returns the address for a transport.
     pub const fn by(self, transport: Transport) -> IpAddr {
         match transport {
             Transport::Udp6 => IpAddr::V6(self.v6),
@@ -258,7 +269,7 @@ impl Addresses {
     }
 }
 
-/// A member's own port: where it is told apart by what comes back.
+/// Returns the port of a member, which identifies it in packets from members.
 pub const fn member_port(number: u8) -> u16 {
     6400 + number as u16
 }
@@ -269,24 +280,27 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn nobody_shares_an_address_or_the_well_known_port() {
+    fn node_addresses_and_ports_are_unique() {
         let mut seen = HashSet::new();
         for net in Net::ALL {
             assert!(seen.insert(net.gateway().v4));
         }
         for (role, max) in [
-            (Role::Consumer, ENDS_MAX),
-            (Role::Producer, ENDS_MAX),
+            (Role::Consumer, ENDPOINTS_MAX),
+            (Role::Producer, ENDPOINTS_MAX),
             (Role::Member, MEMBERS_MAX),
             (Role::Balancer, 2),
         ] {
-            assert!((1..=max).all(|number| seen.insert(Addresses::node(role, number).v4)), "{role:?}");
+            assert!(
+                (1..=max).all(|number| seen.insert(Addresses::node(role, number).v4)),
+                "{role:?}"
+            );
         }
         assert!((1..=MEMBERS_MAX as u8).all(|number| member_port(number) != PORT));
     }
 
     #[test]
-    fn plans_that_cannot_be_are_refused_with_a_reason() {
+    fn impossible_plan_is_refused() {
         let mut plan = Plan::new("nw");
         assert!(plan.check().is_ok());
         plan.members = 64;
@@ -303,7 +317,7 @@ mod tests {
         plan.router_for = vec![1, 64];
         assert_eq!(
             plan.check().unwrap_err().to_string(),
-            "64 is no number of a member: they are from 1 to 63"
+            "64 is not a member number: they are from 1 to 63"
         );
         plan.router_for = vec![2];
         plan.member_vlan = Some(5000);

@@ -1,11 +1,14 @@
-//! Routers on nodes: started, told their routes, asked how they are. They are told by NFD's management alone, so any router that has it will do.
+//! Routers on nodes. They are controlled only by the NFD management protocol, so any router that
+//! supports it can be used.
 
 use crate::error::LabError;
 use crate::node::Node;
 use crate::plan::{Addresses, RouterProgram};
 use crate::process::Running;
 use nw_api::management::client::{decode_cs_info, decode_items, decode_status};
-use nw_api::management::{ControlParameters, CsInfo, Dataset, DropCount, ForwarderStatus, RibEntry, Verb};
+use nw_api::management::{
+    ControlParameters, CsInfo, Dataset, DropCount, ForwarderStatus, RibEntry, Verb,
+};
 use nw_app::control::{self, ControlError};
 use nw_app::{Client, FaceUri};
 use nw_name::Name;
@@ -14,28 +17,29 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Where a router listens for UDP. Not on every address: it would answer from another one than it was asked at.
+/// The addresses on which a router listens for UDP. It does not listen on all addresses because it
+/// would then answer from another address than the one that received the packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Listen {
     pub(crate) addresses: Addresses,
     pub(crate) port: u16,
-    pub(crate) has_v6: bool,
+    pub(crate) has_ipv6: bool,
 }
 
 /// A router that runs on a node.
 #[derive(Debug)]
 pub struct Router {
-    /// Its process.
+    /// The router's process.
     pub process: Running,
-    /// Its unix socket, for applications and commands.
+    /// The router's unix socket, for applications and commands.
     pub socket: PathBuf,
     name: String,
 }
 
 impl Router {
-    /// Starts one that listens on these addresses. `config` is for `nw` alone.
+    /// Starts a router that listens on these addresses. `config` applies only to `nw`.
     pub(crate) fn start(
         program: &RouterProgram,
         node: &Node,
@@ -48,7 +52,7 @@ impl Router {
             RouterProgram::Namewire(nw) => {
                 let file = node.path("toml");
                 let mut listen = vec![format!("{}:{}", at.addresses.v4, at.port)];
-                if at.has_v6 {
+                if at.has_ipv6 {
                     listen.push(format!("[{}]:{}", at.addresses.v6, at.port));
                 }
                 let text = format!(
@@ -60,33 +64,46 @@ impl Router {
                 command.args(["run", "--config"]).arg(file);
                 command
             }
-            RouterProgram::Other { program, arguments } => other(program, arguments, node, at, &socket),
+            RouterProgram::Other { program, arguments } => {
+                other_router(program, arguments, node, at, &socket)
+            }
         };
         let mut process = node.start("router", command.stdout(Stdio::null()))?;
-        process.wait_until(PATIENCE, "takes commands", || UnixStream::connect(&socket).is_ok())?;
+        process.wait_until(START_TIMEOUT, "accepted commands", || {
+            UnixStream::connect(&socket).is_ok()
+        })?;
         Ok(Router { process, socket, name: format!("the router on {}", node.name) })
     }
 
-    /// Where applications find it.
+    /// Returns the face URI for applications.
     pub fn uri(&self) -> FaceUri {
-        format!("unix://{}", self.socket.display()).parse().expect("paths of ours are plain")
+        format!("unix://{}", self.socket.display())
+            .parse()
+            .expect("the path of the socket is valid in a URI")
     }
 
-    /// Sends what is asked for under a prefix to a face, which is made if it is not there.
+    /// Adds a route to a face, which is created if necessary.
     ///
     /// # Errors
-    /// When the router refuses.
-    pub fn add_route(&self, prefix: &Name, next_hop: &str, local: Option<&str>) -> Result<(), LabError> {
-        self.told(|client| {
+    /// Returns an error if the router refuses.
+    pub fn add_route(
+        &self,
+        prefix: &Name,
+        next_hop: &str,
+        local: Option<&str>,
+    ) -> Result<(), LabError> {
+        self.with_client(|client| {
             let face = ControlParameters {
                 uri: Some(next_hop.to_owned()),
                 local_uri: local.map(str::to_owned),
                 ..ControlParameters::default()
             };
             let face_id = match control::command(client, Verb::FacesCreate, &face) {
-                Ok(made) => made.face_id,
-                // There already: the answer says which.
-                Err(ControlError::Refused { response, .. }) if response.code == 409 => response.body.face_id,
+                Ok(created) => created.face_id,
+                // The face exists, and the response contains its id.
+                Err(ControlError::Refused { response, .. }) if response.code == 409 => {
+                    response.body.face_id
+                }
                 Err(error) => return Err(error),
             };
             let route = ControlParameters { face_id, ..ControlParameters::of(prefix.clone()) };
@@ -94,81 +111,101 @@ impl Router {
         })
     }
 
-    /// True when it knows a way for a prefix, and for no shorter one.
+    /// Returns true if the router has a route for exactly this prefix.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if the router does not answer.
     pub fn has_route(&self, prefix: &Name) -> Result<bool, LabError> {
-        self.told(|client| {
+        self.with_client(|client| {
             let content = control::dataset(client, Dataset::RibList, None)?;
-            let entries: Vec<RibEntry> = decode_items(&content)
-                .map_err(|error| ControlError::Answer { what: Dataset::RibList.to_string(), error })?;
+            let entries: Vec<RibEntry> = decode_items(&content).map_err(|error| {
+                ControlError::Answer { what: Dataset::RibList.to_string(), error }
+            })?;
             Ok(entries.iter().any(|entry| entry.name == *prefix))
         })
     }
 
-    /// Packets, pending Interests, stored packets.
+    /// Returns the router's status: packets, pending Interests, stored packets.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if the router does not answer.
     pub fn status(&self) -> Result<ForwarderStatus, LabError> {
-        self.told(|client| {
+        self.with_client(|client| {
             let content = control::dataset(client, Dataset::StatusGeneral, None)?;
-            decode_status(&content)
-                .map_err(|error| ControlError::Answer { what: Dataset::StatusGeneral.to_string(), error })
+            decode_status(&content).map_err(|error| ControlError::Answer {
+                what: Dataset::StatusGeneral.to_string(),
+                error,
+            })
         })
     }
 
-    /// Packets that it dropped, by reason; none of a router that has no such list.
+    /// Returns the dropped packets by reason; empty for a router without this dataset.
     ///
     /// # Errors
-    /// When it can't be reached.
+    /// Returns an error if the router can't be reached.
     pub fn drops(&self) -> Result<Vec<DropCount>, LabError> {
-        self.told(|client| {
+        self.with_client(|client| {
             let content = match control::dataset(client, Dataset::StatusDrops, None) {
                 Err(error) if error.is_unknown() => return Ok(Vec::new()),
                 answer => answer?,
             };
-            decode_items(&content)
-                .map_err(|error| ControlError::Answer { what: Dataset::StatusDrops.to_string(), error })
+            decode_items(&content).map_err(|error| ControlError::Answer {
+                what: Dataset::StatusDrops.to_string(),
+                error,
+            })
         })
     }
 
-    /// Its content store: what it holds, how often it answered.
+    /// Returns the state of the content store: entries, hits and misses.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if the router does not answer.
     pub fn store(&self) -> Result<CsInfo, LabError> {
-        self.told(|client| {
+        self.with_client(|client| {
             let content = control::dataset(client, Dataset::CsInfo, None)?;
             decode_cs_info(&content)
                 .map_err(|error| ControlError::Answer { what: Dataset::CsInfo.to_string(), error })
         })
     }
 
-    fn told<T>(&self, talk: impl FnOnce(&mut Client) -> Result<T, ControlError>) -> Result<T, LabError> {
-        let talked =
-            Client::connect(&self.uri()).map_err(ControlError::from).and_then(|mut client| talk(&mut client));
-        talked.map_err(|source| LabError::Router { router: self.name.clone(), source: Box::new(source) })
+    fn with_client<T>(
+        &self,
+        action: impl FnOnce(&mut Client) -> Result<T, ControlError>,
+    ) -> Result<T, LabError> {
+        let result = Client::connect(&self.uri())
+            .map_err(ControlError::from)
+            .and_then(|mut client| action(&mut client));
+        result.map_err(|source| LabError::Router {
+            router: self.name.clone(),
+            source: Box::new(source),
+        })
     }
 }
 
-fn other(program: &Path, arguments: &[String], node: &Node, at: Listen, socket: &Path) -> Command {
-    let folder = node.path("files");
-    let _ = std::fs::create_dir_all(&folder);
+fn other_router(
+    program: &Path,
+    arguments: &[String],
+    node: &Node,
+    at: Listen,
+    socket: &Path,
+) -> Command {
+    let directory = node.path("files");
+    let _ = std::fs::create_dir_all(&directory);
     let values = [
         ("socket", socket.display().to_string()),
         ("port", at.port.to_string()),
         ("address", at.addresses.v4.to_string()),
         ("address6", at.addresses.v6.to_string()),
-        ("folder", folder.display().to_string()),
+        ("folder", directory.display().to_string()),
     ];
     let mut command = Command::new(program);
     for (key, value) in &values {
         command.env(format!("NW_LAB_{}", key.to_uppercase()), value);
     }
     command.args(arguments.iter().map(|argument| {
-        values.iter().fold(argument.clone(), |text, (key, value)| text.replace(&format!("{{{key}}}"), value))
+        values
+            .iter()
+            .fold(argument.clone(), |text, (key, value)| text.replace(&format!("{{{key}}}"), value))
     }));
     command
 }

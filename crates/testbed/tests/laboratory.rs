@@ -1,21 +1,25 @@
-//! The laboratory itself, with one plain router in the cluster's place: what is built works, is limited, is counted, and goes away however it ends.
+//! Tests of testbeds with a single router: traffic, limits, counters and cleanup.
 //!
-//! Needs the rights of root and an `nw` binary: `NW_BIN`, else `target/release/nw`. Where one is missing it says so and passes.
+//! The tests need root rights and an `nw` binary: `NW_BIN`, or `target/release/nw`. Where one is
+//! missing, they print that they are skipped.
 
 use nw_testbed::{Cluster, FetchPlan, LabError, Plan, PublishPlan, clean};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Set for a process of this test that is to be killed.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Environment variable of the process that the test kills.
 const VICTIM: &str = "NW_LAB_TEST_VICTIM";
 
 fn plan() -> Option<Plan> {
-    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/release/nw");
-    let nw = std::env::var_os("NW_BIN").map_or(beside, PathBuf::from);
+    let default = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/release/nw");
+    let nw = std::env::var_os("NW_BIN").map_or(default, PathBuf::from);
     if !nw.exists() {
-        eprintln!("skipped: {} is not there: cargo build --release -p nw-cli, or set NW_BIN", nw.display());
+        eprintln!(
+            "skipped: {} is not there: cargo build --release -p nw-cli, or set NW_BIN",
+            nw.display()
+        );
         return None;
     }
     let plan = Plan { balancers: 0, ..Plan::new(nw.canonicalize().expect("it exists")) };
@@ -29,110 +33,117 @@ fn plan() -> Option<Plan> {
     }
 }
 
-/// What has a laboratory's name: namespaces, control groups, the folder.
-fn remains(name: &str) -> Vec<String> {
-    let folders = ["/run/netns", "/run/nwlab", "/var/lib/nwlab", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"];
-    let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
+/// Returns everything with a testbed's name: namespaces, control groups, directories.
+fn leftovers(name: &str) -> Vec<String> {
+    let directories =
+        ["/run/netns", "/run/nwlab", "/var/lib/nwlab", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"];
+    let entries = directories
+        .iter()
+        .flat_map(|directory| std::fs::read_dir(directory).into_iter().flatten().flatten());
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     names.filter(|found| found == name || found.starts_with(&format!("{name}-"))).collect()
 }
 
 #[test]
-fn two_download_through_a_router() {
+fn two_consumers_download_through_single_router() {
     let Some(plan) = plan() else { return };
     let plan = Plan { consumers: 2, ipv6: true, member_share: Some(0.5), ..plan };
     let cluster = Cluster::build(&plan).unwrap();
     let name = cluster.name().to_owned();
-    assert!(remains(&name).len() >= 5, "{:?}", remains(&name));
+    assert!(leftovers(&name).len() >= 5, "{:?}", leftovers(&name));
     let content = "/lab/file".parse().unwrap();
-    let publish = PublishPlan { octets: 2_000_000, ..PublishPlan::default() };
+    let publish = PublishPlan { bytes: 2_000_000, ..PublishPlan::default() };
     let publication = cluster.publish(0, &content, &publish).unwrap();
     let before = cluster.traffic().unwrap();
-    let output = cluster.contents().join("fetched");
-    let fetches = [Some(output.clone()), None].map(|output| FetchPlan { output, ..FetchPlan::default() });
+    let output = cluster.content_directory().join("fetched");
+    let fetches =
+        [Some(output.clone()), None].map(|output| FetchPlan { output, ..FetchPlan::default() });
     let downloads: Vec<_> =
         (0..2).map(|at| cluster.consumers()[at].fetch(&content, &fetches[at]).unwrap()).collect();
     for download in downloads {
-        let fetched = download.finish(PATIENCE).unwrap();
-        assert_eq!((fetched.bytes, fetched.segments), (publication.octets, publication.segments));
+        let fetched = download.finish(TIMEOUT).unwrap();
+        assert_eq!((fetched.bytes, fetched.segments), (publication.bytes, publication.segments));
     }
     assert_eq!(std::fs::read(output).unwrap(), std::fs::read(&publication.file).unwrap());
-    let passed = cluster.traffic().unwrap()["c1"].since(&before["c1"]);
-    assert!(passed.received_octets > 2_000_000 && passed.sent_packets > 400, "{passed:?}");
+    let traffic = cluster.traffic().unwrap()["c1"].since(&before["c1"]);
+    assert!(traffic.received_bytes > 2_000_000 && traffic.sent_packets > 400, "{traffic:?}");
     let member = &cluster.members()[0];
     assert!(member.router.process.cpu() > Duration::ZERO);
     assert!(member.router.status().unwrap().out_data >= 2 * publication.segments - 100);
-    assert_eq!(member.router.store().unwrap().entries, 0, "it keeps nothing unless it is to");
+    assert_eq!(member.router.store().unwrap().entries, 0, "the content store is empty by default");
     drop(publication);
     drop(cluster);
-    assert_eq!(remains(&name), Vec::<String>::new());
+    assert_eq!(leftovers(&name), Vec::<String>::new());
 }
 
 #[test]
-fn shares_and_rates_hold() {
+fn processor_shares_and_link_rates_are_limits() {
     let Some(plan) = plan() else { return };
     let plan = Plan { member_share: Some(0.05), end_rate_mbit: Some(8.0), ..plan };
     let cluster = Cluster::build(&plan).unwrap();
     let content = "/lab/slow".parse().unwrap();
-    let publish = PublishPlan { octets: 2_000_000, ..PublishPlan::default() };
+    let publish = PublishPlan { bytes: 2_000_000, ..PublishPlan::default() };
     let _publication = cluster.publish(0, &content, &publish).unwrap();
     let (started, before) = (Instant::now(), cluster.members()[0].router.process.cpu());
-    let fetched =
-        cluster.consumers()[0].fetch(&content, &FetchPlan::default()).unwrap().finish(PATIENCE).unwrap();
+    let fetched = cluster.consumers()[0]
+        .fetch(&content, &FetchPlan::default())
+        .unwrap()
+        .finish(TIMEOUT)
+        .unwrap();
     assert!((4.0..8.5).contains(&fetched.mbit_per_s), "a link of 8 Mbit/s: {fetched:?}");
-    let share =
-        (cluster.members()[0].router.process.cpu() - before).as_secs_f64() / started.elapsed().as_secs_f64();
+    let share = (cluster.members()[0].router.process.cpu() - before).as_secs_f64()
+        / started.elapsed().as_secs_f64();
     assert!(share < 0.07, "a twentieth of a processor: {share}");
 }
 
 #[test]
-fn a_panic_leaves_nothing() {
+fn panic_leaves_nothing_behind() {
     let Some(plan) = plan() else { return };
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
         let cluster = Cluster::build(&plan).unwrap();
-        tell.send(cluster.name().to_owned()).unwrap();
-        panic!("as wanted");
+        sender.send(cluster.name().to_owned()).unwrap();
+        panic!("this panic is part of the test");
     });
-    let name = told.recv().unwrap();
+    let name = receiver.recv().unwrap();
     assert!(thread.join().is_err());
-    assert_eq!(remains(&name), Vec::<String>::new());
+    assert_eq!(leftovers(&name), Vec::<String>::new());
 }
 
-/// The process that [`what_a_killed_one_left_is_found`] kills.
+/// The process that [`leftovers_of_killed_process_are_removed`] kills.
 #[test]
-fn victim() {
-    let Some(at) = std::env::var_os(VICTIM) else { return };
-    let plan = plan().expect("who started this could build");
+fn killed_process() {
+    let Some(name_file) = std::env::var_os(VICTIM) else { return };
+    let plan = plan().expect("the parent process could build");
     let cluster = Cluster::build(&plan).unwrap();
-    std::fs::write(at, cluster.name()).unwrap();
-    std::thread::sleep(PATIENCE);
+    std::fs::write(name_file, cluster.name()).unwrap();
+    std::thread::sleep(TIMEOUT);
 }
 
 #[test]
-fn what_a_killed_one_left_is_found() {
+fn leftovers_of_killed_process_are_removed() {
     let Some(plan) = plan() else { return };
     let file = std::env::temp_dir().join(format!("nwlab-victim-{}", std::process::id()));
     let mut victim = Command::new(std::env::current_exe().unwrap());
-    victim.args(["--exact", "victim", "--nocapture"]).env(VICTIM, &file);
+    victim.args(["--exact", "killed_process", "--nocapture"]).env(VICTIM, &file);
     let mut victim = victim.spawn().unwrap();
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let name = loop {
         match std::fs::read_to_string(&file) {
             Ok(name) if !name.is_empty() => break name,
-            _ => assert!(Instant::now() < end, "it does not start"),
+            _ => assert!(Instant::now() < end, "the process did not start"),
         }
         std::thread::sleep(Duration::from_millis(20));
     };
-    let mine = Cluster::build(&plan).unwrap();
-    assert!(clean().unwrap().in_use.contains(&name), "its owner lives");
+    let own = Cluster::build(&plan).unwrap();
+    assert!(clean().unwrap().in_use.contains(&name), "its owner still runs");
     victim.kill().unwrap();
     victim.wait().unwrap();
     std::fs::remove_file(file).unwrap();
-    assert!(remains(&name).len() >= 4);
+    assert!(leftovers(&name).len() >= 4);
     let cleaned = clean().unwrap();
     assert!(cleaned.removed.contains(&name), "{cleaned:?}");
-    assert!(cleaned.in_use.contains(&mine.name().to_owned()), "{cleaned:?}");
-    assert_eq!(remains(&name), Vec::<String>::new());
-    assert!(!remains(mine.name()).is_empty());
+    assert!(cleaned.in_use.contains(&own.name().to_owned()), "{cleaned:?}");
+    assert_eq!(leftovers(&name), Vec::<String>::new());
+    assert!(!leftovers(own.name()).is_empty());
 }

@@ -4,7 +4,7 @@ use super::link::{Link, Reply, wake_on_time};
 use core::time::Duration;
 use nw_app::client::plain_token;
 use nw_app::{Client, ClientError};
-use nw_element_api::{Instant, Kind, LinkFields};
+use nw_element_api::{Kind, LinkFields, Timestamp};
 
 /// A link over an application's client.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Link for ClientLink {
     type Error = ClientError;
 
     fn now(&self) -> Duration {
-        self.client.now().since(Instant::START)
+        self.client.now().since(Timestamp::START)
     }
 
     fn send(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
@@ -38,14 +38,16 @@ impl Link for ClientLink {
         wait: Duration,
         mut on_reply: impl FnMut(Duration, Reply<'_>),
     ) -> Result<bool, ClientError> {
-        let polled = self.client.turn(Some(wait), |now, received, _| {
+        let polled = self.client.poll(Some(wait), |now, received, _| {
             let name = received.name();
             let reply = match received.kind() {
-                Kind::Data => Reply::Data { name, len: received.wire.len(), is_marked: received.is_marked() },
+                Kind::Data => {
+                    Reply::Data { name, len: received.wire.len(), is_marked: received.is_marked() }
+                }
                 Kind::Nack => Reply::Nack { name, reason: received.nack().unwrap_or_default() },
                 Kind::Interest => return,
             };
-            on_reply(now.since(Instant::START), reply);
+            on_reply(now.since(Timestamp::START), reply);
         });
         match polled {
             Ok(_) => Ok(true),

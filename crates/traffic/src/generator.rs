@@ -109,7 +109,13 @@ pub struct Generator {
 
 impl Generator {
     /// Creates a generator. `nonce_seed` should differ in each run, because routers store nonces.
-    pub fn new(workload: &Workload, requests: Requests, load: Load, limits: Limits, nonce_seed: u64) -> Self {
+    pub fn new(
+        workload: &Workload,
+        requests: Requests,
+        load: Load,
+        limits: Limits,
+        nonce_seed: u64,
+    ) -> Self {
         Generator {
             workload: workload.clone(),
             requests,
@@ -125,7 +131,11 @@ impl Generator {
             outstanding_requests: 0,
             expiries: VecDeque::new(),
             // A limit of packets may be reached long before the duration ends.
-            measured: Measured::new(if limits.packets.is_some() { Duration::ZERO } else { limits.duration }),
+            measured: Measured::new(if limits.packets.is_some() {
+                Duration::ZERO
+            } else {
+                limits.duration
+            }),
         }
     }
 
@@ -149,7 +159,9 @@ impl Generator {
                     // A request that is still late after all lifetimes have passed stays unsent.
                     && now < self.started + self.limits.duration + self.limits.lifetime
             }
-            Load::Closed { window } => self.outstanding_requests < window && self.schedule_has_more(now),
+            Load::Closed { window } => {
+                self.outstanding_requests < window && self.schedule_has_more(now)
+            }
         }
     }
 
@@ -176,8 +188,10 @@ impl Generator {
         }
         let sequence = self.sequence;
         self.sequence += 1;
-        self.outstanding
-            .insert(request, Outstanding { sequence, sent: now, first_due: due, joined: Vec::new() });
+        self.outstanding.insert(
+            request,
+            Outstanding { sequence, sent: now, first_due: due, joined: Vec::new() },
+        );
         if self.expiries.len() >= 4 * OUTSTANDING_MAX {
             // AnswerCounters ones pile up behind one that is not.
             let outstanding = &self.outstanding;
@@ -186,7 +200,10 @@ impl Generator {
             });
         }
         self.expiries.push_back((now + self.limits.lifetime, request, sequence));
-        Some(OutgoingInterest { request, nonce: splitmix64(self.nonce_seed.wrapping_add(sequence)) as u32 })
+        Some(OutgoingInterest {
+            request,
+            nonce: splitmix64(self.nonce_seed.wrapping_add(sequence)) as u32,
+        })
     }
 
     fn gap(&self, rate: f64, arrivals: ArrivalProcess) -> Duration {
@@ -233,7 +250,8 @@ impl Generator {
         for can_be_prefix in [false, true] {
             let request = Request { number: parsed.number, can_be_prefix };
             let answers = can_be_prefix || !parsed.is_longer;
-            let Some(interest) = answers.then(|| self.outstanding.remove(&request)).flatten() else {
+            let Some(interest) = answers.then(|| self.outstanding.remove(&request)).flatten()
+            else {
                 continue;
             };
             is_expected = true;
@@ -266,8 +284,10 @@ impl Generator {
     /// Counts Interests as lost that have no answer within their lifetime.
     pub fn expire(&mut self, now: Duration) {
         while let Some((deadline, request, sequence)) = self.expiries.front().copied() {
-            let is_open =
-                self.outstanding.get(&request).is_some_and(|interest| interest.sequence == sequence);
+            let is_open = self
+                .outstanding
+                .get(&request)
+                .is_some_and(|interest| interest.sequence == sequence);
             if is_open && deadline > now {
                 break;
             }
@@ -288,7 +308,8 @@ impl Generator {
         }
         let due = match self.load {
             Load::Open { .. }
-                if self.outstanding_requests < OUTSTANDING_MAX && self.schedule_has_more(self.next_due) =>
+                if self.outstanding_requests < OUTSTANDING_MAX
+                    && self.schedule_has_more(self.next_due) =>
             {
                 Some(self.next_due)
             }
@@ -322,7 +343,11 @@ impl Generator {
             Load::Closed { .. } => 0,
         };
         let unsent = if self.schedule_has_more(self.next_due) { unsent } else { 0 };
-        self.measured.end(now.saturating_sub(self.started), self.outstanding_requests as u64, unsent);
+        self.measured.end(
+            now.saturating_sub(self.started),
+            self.outstanding_requests as u64,
+            unsent,
+        );
     }
 
     /// Returns the measurements so far.

@@ -73,8 +73,10 @@ impl Link for FaultyLink {
         if FaultyLink::every(self.loss_period, i) {
             return;
         }
-        let extra_delay = if FaultyLink::every(self.delay_period, i) { self.delay } else { Duration::ZERO };
-        let kind = if FaultyLink::every(self.nack_period, i) { ReplyKind::Nack } else { ReplyKind::Data };
+        let extra_delay =
+            if FaultyLink::every(self.delay_period, i) { self.delay } else { Duration::ZERO };
+        let kind =
+            if FaultyLink::every(self.nack_period, i) { ReplyKind::Nack } else { ReplyKind::Data };
         self.in_flight.insert((self.now + self.delay + extra_delay, i), kind);
         if FaultyLink::every(self.duplicate_period, i) {
             self.in_flight.insert((self.now + 2 * self.delay, i), kind);
@@ -105,8 +107,12 @@ impl Link for FaultyLink {
             let interest = Interest::check(&self.sent[i]).expect("well-formed");
             let name = interest.name();
             match kind {
-                ReplyKind::Data => on_reply(self.now, Reply::Data { name, len: 100, is_marked: false }),
-                ReplyKind::Nack => on_reply(self.now, Reply::Nack { name, reason: NackReason::NoRoute }),
+                ReplyKind::Data => {
+                    on_reply(self.now, Reply::Data { name, len: 100, is_marked: false })
+                }
+                ReplyKind::Nack => {
+                    on_reply(self.now, Reply::Nack { name, reason: NackReason::NoRoute })
+                }
             }
         }
         Ok(true)
@@ -166,7 +172,8 @@ fn open_loop_stall_counts_from_due_time() {
 #[test]
 fn closed_loop_keeps_its_window() {
     let mut link = FaultyLink::new(10 * MS);
-    let mut generator = generator(&distinct(), Load::Closed { window: 8 }, limits(800, 10_000 * MS));
+    let mut generator =
+        generator(&distinct(), Load::Closed { window: 8 }, limits(800, 10_000 * MS));
     assert_eq!(drive(&mut link, &mut generator), Ok(true));
     let measured = generator.measured();
     // Eight requests every 10 ms.

@@ -42,7 +42,11 @@ impl Machine {
             memory_mib: memory_kib / 1024,
             kernel: read("/proc/sys/kernel/osrelease"),
             build: if cfg!(debug_assertions) { "debug".into() } else { "release".into() },
-            load: read("/proc/loadavg").split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0.0),
+            load: read("/proc/loadavg")
+                .split(' ')
+                .next()
+                .and_then(|n| n.parse().ok())
+                .unwrap_or(0.0),
         }
     }
 }
@@ -54,7 +58,8 @@ pub fn cycles_per_ns() -> f64 {
     const MULTIPLICATIONS: u32 = 8192;
     const CYCLES_EACH: u32 = 3;
     let started = Instant::now();
-    let product = (0..MULTIPLICATIONS).fold(black_box(3u64), |product, _| product.wrapping_mul(product));
+    let product =
+        (0..MULTIPLICATIONS).fold(black_box(3u64), |product, _| product.wrapping_mul(product));
     black_box(product);
     f64::from(MULTIPLICATIONS * CYCLES_EACH) / started.elapsed().as_nanos().max(1) as f64
 }

@@ -7,7 +7,7 @@ use super::workload::Workload;
 use core::convert::Infallible;
 use core::time::Duration;
 use nw_element_api::decode::decode;
-use nw_element_api::{FaceId, FaceInfo, Instant, Kind, LinkType, Packet, Pool, Scope};
+use nw_element_api::{FaceId, FaceInfo, Kind, LinkType, Packet, Pool, Scope, Timestamp};
 use nw_elements::{RouterConfig, strategy::Strategies};
 use nw_name::HashKey;
 use nw_router::plane::{BATCH, Plane};
@@ -65,7 +65,7 @@ impl MemoryLink {
         let store = CsConfig { packets_max: STORE_PACKETS, bytes_max: STORE_BYTES };
         let mut plane = Plane::new(KEY, 7, router, store);
         let mut pool = Pool::new(KEY, 256, 4096);
-        let (now, mut out) = (Instant::START, Vec::with_capacity(4 * BATCH));
+        let (now, mut out) = (Timestamp::START, Vec::with_capacity(4 * BATCH));
         plane.with_router(now, &mut pool, &mut out, |router, context| {
             let info = FaceInfo { scope: Scope::Local, link_type: LinkType::PointToPoint };
             router.add_face(CONSUMER, info);
@@ -106,8 +106,8 @@ impl MemoryLink {
         self.batch.push(packet);
     }
 
-    fn instant(&self) -> Instant {
-        Instant::START + self.started.elapsed()
+    fn instant(&self) -> Timestamp {
+        Timestamp::START + self.started.elapsed()
     }
 
     fn process(&mut self, on_reply: &mut impl FnMut(Duration, Reply<'_>)) {
@@ -222,7 +222,8 @@ mod tests {
             duration: Duration::from_secs(60),
             lifetime: Duration::from_secs(4),
         };
-        let mut generator = Generator::new(workload, requests, load, limits, u64::from(packets as u32));
+        let mut generator =
+            Generator::new(workload, requests, load, limits, u64::from(packets as u32));
         assert_eq!(drive(memory, &mut generator), Ok(true));
         generator
     }
@@ -240,7 +241,11 @@ mod tests {
         let counters = &generator.measured().counters;
         assert_eq!((counters.asked, counters.answered, counters.lost), (20_000, 20_000, 0));
         assert_eq!(counters.data, counters.interests());
-        assert!(memory.answered() <= 1000, "each of 1000 names is fetched once: {}", memory.answered());
+        assert!(
+            memory.answered() <= 1000,
+            "each of 1000 names is fetched once: {}",
+            memory.answered()
+        );
     }
 
     #[test]
@@ -249,7 +254,13 @@ mod tests {
             let workload = Workload { hit_ratio: Some(wanted), can_be_prefix, ..workload() };
             let mut memory = memory(&workload);
             let load = Load::Closed { window: 64 };
-            run(&workload, Requests::each_once(&workload), load, workload.names as u64, &mut memory);
+            run(
+                &workload,
+                Requests::each_once(&workload),
+                load,
+                workload.names as u64,
+                &mut memory,
+            );
             let before = memory.answered();
             let generator = run(&workload, Requests::new(&workload), load, 40_000, &mut memory);
             let data = generator.measured().counters.data;
@@ -274,8 +285,11 @@ mod tests {
         let workload = workload();
         let stop = Arc::new(AtomicBool::new(true));
         let mut memory = MemoryLink::new(&workload, Sink::new(&workload, 0), stop);
-        let limits =
-            Limits { packets: None, duration: Duration::from_secs(60), lifetime: Duration::from_secs(4) };
+        let limits = Limits {
+            packets: None,
+            duration: Duration::from_secs(60),
+            lifetime: Duration::from_secs(4),
+        };
         let load = Load::Closed { window: 1 };
         let mut generator = Generator::new(&workload, Requests::new(&workload), load, limits, 1);
         assert_eq!(drive(&mut memory, &mut generator), Ok(false));

@@ -31,7 +31,9 @@ impl FromStr for NumberRange {
     fn from_str(text: &str) -> Result<Self, String> {
         let number = |text: &str| {
             text.trim().parse::<u32>().map(|number| number as usize).map_err(|_| {
-                format!("{text:?} is no number: write one, such as 6, or a range of two, such as 4-8")
+                format!(
+                    "{text:?} is no number: write one, such as 6, or a range of two, such as 4-8"
+                )
             })
         };
         let (min, max) = text.split_once('-').unwrap_or((text, text));
@@ -45,7 +47,11 @@ impl FromStr for NumberRange {
 
 impl fmt::Display for NumberRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.min == self.max { write!(f, "{}", self.min) } else { write!(f, "{}-{}", self.min, self.max) }
+        if self.min == self.max {
+            write!(f, "{}", self.min)
+        } else {
+            write!(f, "{}-{}", self.min, self.max)
+        }
     }
 }
 
@@ -72,7 +78,8 @@ mod tests {
     #[test]
     fn number_range_pick_covers_both_ends() {
         let range = NumberRange { min: 4, max: 8 };
-        let drawn: std::collections::BTreeSet<_> = (0..100).map(|random| range.pick(random)).collect();
+        let drawn: std::collections::BTreeSet<_> =
+            (0..100).map(|random| range.pick(random)).collect();
         assert_eq!(drawn.into_iter().collect::<Vec<_>>(), [4, 5, 6, 7, 8]);
     }
 }

@@ -19,7 +19,9 @@ pub fn page(outcome: &Outcome, measured: &Measured) -> String {
     let mut out = head(&format!("nw bench: {title}"));
     let _ = writeln!(out, "<p>{}</p>", escape(&describe_workload(outcome)));
     if !outcome.complete {
-        out.push_str("<p><strong>The run ended early; these are the measurements until then.</strong></p>\n");
+        out.push_str(
+            "<p><strong>The run ended early; these are the measurements until then.</strong></p>\n",
+        );
     }
     out.push_str("<div class=\"charts\">\n");
     for chart in charts(outcome, measured) {
@@ -88,7 +90,9 @@ pub fn describe_workload(outcome: &Outcome) -> String {
 /// Describes the load in a few words.
 pub fn describe_load(load: Load) -> String {
     match load {
-        Load::Open { rate, arrivals: ArrivalProcess::Even } => format!("open loop, {rate} requests a second"),
+        Load::Open { rate, arrivals: ArrivalProcess::Even } => {
+            format!("open loop, {rate} requests a second")
+        }
         Load::Open { rate, arrivals: ArrivalProcess::Poisson } => {
             format!("open loop, {rate} requests a second, Poisson")
         }
@@ -124,7 +128,10 @@ fn charts(outcome: &Outcome, measured: &Measured) -> Vec<Chart> {
             x: latency(),
             y: Axis { label: "share of requests (%)", scale: Scale::Linear },
             style: Style::Bars,
-            lines: vec![Line { label: "latency", points: distribution(measured.latency.histogram()) }],
+            lines: vec![Line {
+                label: "latency",
+                points: distribution(measured.latency.histogram()),
+            }],
         },
     ];
     // A run with one interval has no chart over time.
@@ -175,7 +182,8 @@ fn distribution(nanos: &Histogram<u64>) -> Vec<(f64, f64)> {
     }
     let bar = |nanos: u64| ((nanos.max(1) as f64).log10() * BARS_PER_DECADE).floor() as i32;
     // A single outlier must not compress all other bars.
-    let (first, last) = (bar(nanos.value_at_quantile(0.0005)), bar(nanos.value_at_quantile(0.9995)));
+    let (first, last) =
+        (bar(nanos.value_at_quantile(0.0005)), bar(nanos.value_at_quantile(0.9995)));
     let mut counts = vec![0u64; (last - first + 1) as usize];
     for value in nanos.iter_recorded() {
         if let Ok(index) = usize::try_from(bar(value.value_iterated_to()) - first)
@@ -186,7 +194,8 @@ fn distribution(nanos: &Histogram<u64>) -> Vec<(f64, f64)> {
     }
     let start = |index: usize| 10f64.powf(f64::from(first + index as i32) / BARS_PER_DECADE) / 1e3;
     let share = |count: u64| 100.0 * count as f64 / nanos.len() as f64;
-    let mut bars: Vec<_> = counts.iter().enumerate().map(|(i, count)| (start(i), share(*count))).collect();
+    let mut bars: Vec<_> =
+        counts.iter().enumerate().map(|(i, count)| (start(i), share(*count))).collect();
     bars.push((start(counts.len()), 0.0));
     bars
 }
@@ -215,16 +224,27 @@ mod tests {
     fn a_page_stands_alone() {
         let measured = Measured::new(Duration::from_secs(1));
         let workload = Workload { prefix: "/a&b<c".parse().unwrap(), ..workload() };
-        for load in [Load::Closed { window: 3 }, Load::Open { rate: 1e3, arrivals: ArrivalProcess::Poisson }]
-        {
-            let outcome =
-                Outcome::new(&workload, load, TransportInfo::of("<memory>"), false, &measured, None);
+        for load in [
+            Load::Closed { window: 3 },
+            Load::Open { rate: 1e3, arrivals: ArrivalProcess::Poisson },
+        ] {
+            let outcome = Outcome::new(
+                &workload,
+                load,
+                TransportInfo::of("<memory>"),
+                false,
+                &measured,
+                None,
+            );
             let page = page(&outcome, &measured);
             // Nothing happened over time, so there is no chart of it.
             assert_eq!(page.matches("<svg").count(), 2);
             assert!(page.contains("over &lt;memory&gt;") && !page.contains("<memory>"));
             // The only address is the name of SVG itself.
-            assert_eq!(page.matches("http").count(), page.matches("http://www.w3.org/2000/svg").count());
+            assert_eq!(
+                page.matches("http").count(),
+                page.matches("http://www.w3.org/2000/svg").count()
+            );
             assert!(!page.contains("<script") && !page.contains("src=") && !page.contains("href="));
         }
     }

@@ -172,7 +172,8 @@ impl Outcome {
         let counters = &measured.counters;
         let busy = measured.busy();
         let hits = |by_sink: u64| {
-            (counters.data > 0).then(|| counters.data.saturating_sub(by_sink) as f64 / counters.data as f64)
+            (counters.data > 0)
+                .then(|| counters.data.saturating_sub(by_sink) as f64 / counters.data as f64)
         };
         Outcome {
             workload: workload.clone(),
@@ -195,8 +196,10 @@ impl Outcome {
             hit_ratio: answered_by_sink.and_then(hits),
             asked_per_s: per_s(asked, busy),
             answered_per_s: per_s(answered, busy),
-            data_bytes: (counters.data > 0)
-                .then_some(ByteRange { min: counters.data_bytes_min, max: counters.data_bytes_max }),
+            data_bytes: (counters.data > 0).then_some(ByteRange {
+                min: counters.data_bytes_min,
+                max: counters.data_bytes_max,
+            }),
             mbit_per_s: per_s(counters.data_bytes, busy) * 8.0 / 1e6,
             latency_us: Quantiles::of(&measured.latency),
             since_sent_us: Quantiles::of(&measured.since_sent),
@@ -210,7 +213,8 @@ impl Outcome {
     /// Returns the rows of a table: quantity, value, note.
     pub fn rows(&self) -> Vec<[String; 3]> {
         let row = |what: &str, value: String, note: String| [what.to_owned(), value, note];
-        let share = |count: u64| format!("{:.3} %", 100.0 * count as f64 / self.asked.max(1) as f64);
+        let share =
+            |count: u64| format!("{:.3} %", 100.0 * count as f64 / self.asked.max(1) as f64);
         let mut rows = vec![
             row("asked", self.asked.to_string(), format!("{:.0} a second", self.asked_per_s)),
             row(
@@ -232,8 +236,10 @@ impl Outcome {
             ),
         ];
         if let (Some(ratio), Some(by_sink)) = (self.hit_ratio, self.answered_by_sink) {
-            let wanted =
-                self.workload.hit_ratio.map_or(String::new(), |w| format!(", {:.1} % wanted", 100.0 * w));
+            let wanted = self
+                .workload
+                .hit_ratio
+                .map_or(String::new(), |w| format!(", {:.1} % wanted", 100.0 * w));
             rows.push(row(
                 "cache hits",
                 format!("{:.1} %", 100.0 * ratio),
@@ -285,8 +291,9 @@ fn points(measured: &Measured) -> Vec<Point> {
         let at = length * i as u32;
         // The last interval ends with the run.
         let lasted = length.min(measured.elapsed.saturating_sub(at)).max(Duration::from_millis(1));
-        let quantile =
-            |share| (!interval.latency.is_empty()).then(|| us(interval.latency.value_at_quantile(share)));
+        let quantile = |share| {
+            (!interval.latency.is_empty()).then(|| us(interval.latency.value_at_quantile(share)))
+        };
         points.push(Point {
             at_s: at.as_secs_f64(),
             length_s: lasted.as_secs_f64(),

@@ -116,6 +116,10 @@ mod tests {
     fn series_of_short_run_has_points_for_chart() {
         let mut series = Series::new(Duration::ZERO);
         (0..110).for_each(|ms| series.at(Duration::from_millis(ms)).answered += 1);
-        assert!((50..=INTERVALS_MAX).contains(&series.intervals.len()), "{}", series.intervals.len());
+        assert!(
+            (50..=INTERVALS_MAX).contains(&series.intervals.len()),
+            "{}",
+            series.intervals.len()
+        );
     }
 }

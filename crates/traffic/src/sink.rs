@@ -10,7 +10,8 @@ use nw_wire::types as t;
 /// SignatureInfo and SignatureValue of a SHA-256 digest of zeros: routers check only the form.
 const SIGNATURE: [u8; 7 + 32] = {
     let mut signature = [0; 39];
-    let head = [t::SIGNATURE_INFO as u8, 3, t::SIGNATURE_TYPE as u8, 1, 0, t::SIGNATURE_VALUE as u8, 32];
+    let head =
+        [t::SIGNATURE_INFO as u8, 3, t::SIGNATURE_TYPE as u8, 1, 0, t::SIGNATURE_VALUE as u8, 32];
     let mut i = 0;
     while i < head.len() {
         signature[i] = head[i];

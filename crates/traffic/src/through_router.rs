@@ -22,7 +22,9 @@ pub enum RegisterError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The router has no face for the sink's socket.
-    #[error("the router at {control} has no face to {own}: name the same router with --socket and --control")]
+    #[error(
+        "the router at {control} has no face to {own}: name the same router with --socket and --control"
+    )]
     NoFace {
         /// The router that was queried.
         control: FaceUri,
@@ -49,15 +51,18 @@ pub fn register(
     let mut commander = Client::connect(control)?;
     let own = client.local_uri().ok_or(ClientError::Interrupted)?;
     // The router creates the face when the first packet arrives, which may take a moment.
-    let hello = InterestBuilder::new(prefix.clone().with_generic("hello")).nonce(1).lifetime_ms(1).encode();
+    let hello =
+        InterestBuilder::new(prefix.clone().with_generic("hello")).nonce(1).lifetime_ms(1).encode();
     for _ in 0..HELLOS_MAX {
         client.send_with(&hello, LinkFields::default());
-        client.turn(Some(Duration::from_millis(20)), |_, _, _| {})?;
+        client.poll(Some(Duration::from_millis(20)), |_, _, _| {})?;
         let content = control::dataset(&mut commander, Dataset::FacesList, None)?;
         let faces: Vec<FaceStatus> = decode_items(&content).unwrap_or_default();
         if let Some(face) = faces.iter().find(|face| face.uri == own.to_string()) {
-            let route =
-                ControlParameters { face_id: Some(face.face_id), ..ControlParameters::of(prefix.clone()) };
+            let route = ControlParameters {
+                face_id: Some(face.face_id),
+                ..ControlParameters::of(prefix.clone())
+            };
             control::command(&mut commander, Verb::RibRegister, &route)?;
             return Ok(());
         }

@@ -51,7 +51,7 @@ pub struct Workload {
     /// Number of components of a name, including the prefix.
     pub components: NumberRange,
     /// Bytes of a name: its components with their types and lengths.
-    #[serde(rename = "name_octets")] // (retired word) in the JSON of results
+    #[serde(rename = "name_len")] // (retired word) in the JSON of results
     pub name_len: NumberRange,
     /// Bytes of content.
     pub payload: NumberRange,
@@ -69,7 +69,9 @@ fn as_text<S: serde::Serializer>(name: &Name, serializer: S) -> Result<S::Ok, S:
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub enum WorkloadError {
     /// No component below the prefix, where names differ.
-    #[error("names below {prefix} need at least {least} components: raise --components or shorten --prefix")]
+    #[error(
+        "names below {prefix} need at least {least} components: raise --components or shorten --prefix"
+    )]
     TooFewComponents {
         /// The prefix.
         prefix: Name,
@@ -103,7 +105,9 @@ pub enum WorkloadError {
     #[error("--names is a number from 1 to {NAMES_MAX}")]
     Names,
     /// Larger than a packet may be.
-    #[error("--payload is at most 8000 bytes and the name at most 600 bytes: a packet has at most 8800")]
+    #[error(
+        "--payload is at most 8000 bytes and the name at most 600 bytes: a packet has at most 8800"
+    )]
     Packet,
 }
 
@@ -115,7 +119,10 @@ impl Workload {
     pub fn check(&self) -> Result<(), WorkloadError> {
         let (own, own_len) = (self.prefix.as_ref().len(), self.prefix.as_ref().as_bytes().len());
         if self.components.min <= own {
-            return Err(WorkloadError::TooFewComponents { prefix: self.prefix.clone(), least: own + 1 });
+            return Err(WorkloadError::TooFewComponents {
+                prefix: self.prefix.clone(),
+                least: own + 1,
+            });
         }
         for components in [self.components.min, self.components.max] {
             let more = components - own;
@@ -126,9 +133,10 @@ impl Workload {
                 return Err(WorkloadError::NameLen { prefix, components, least, most });
             }
         }
-        for (option, share) in
-            [("--can-be-prefix", self.can_be_prefix), ("--hit-ratio", self.hit_ratio.unwrap_or(0.0))]
-        {
+        for (option, share) in [
+            ("--can-be-prefix", self.can_be_prefix),
+            ("--hit-ratio", self.hit_ratio.unwrap_or(0.0)),
+        ] {
             if !(0.0..=1.0).contains(&share) {
                 return Err(WorkloadError::Share { option });
             }
@@ -247,7 +255,8 @@ impl Requests {
     /// Creates the sequence from its first request on.
     pub fn new(workload: &Workload) -> Self {
         Requests {
-            popular: (workload.pattern == Pattern::Popular).then(|| Zipf::new(workload.names, workload.zipf)),
+            popular: (workload.pattern == Pattern::Popular)
+                .then(|| Zipf::new(workload.names, workload.zipf)),
             names: workload.names as u64,
             can_be_prefix: workload.can_be_prefix,
             hit_ratio: workload.hit_ratio,
@@ -367,7 +376,8 @@ pub(crate) mod tests {
     #[test]
     fn equal_seeds_give_equal_requests() {
         let sequence = |seed| {
-            let workload = Workload { seed, hit_ratio: Some(0.5), can_be_prefix: 0.5, ..workload() };
+            let workload =
+                Workload { seed, hit_ratio: Some(0.5), can_be_prefix: 0.5, ..workload() };
             let mut requests = Requests::new(&workload);
             (0..1000)
                 .map(|_| requests.next(|_| false))
@@ -384,15 +394,17 @@ pub(crate) mod tests {
         let mut requests = Requests::new(&workload);
         let many = 100_000;
         let drawn: Vec<_> = (0..many).map(|_| requests.next(|_| false)).collect();
-        let share =
-            |of: &dyn Fn(&Request) -> bool| drawn.iter().filter(|r| of(r)).count() as f64 / f64::from(many);
+        let share = |of: &dyn Fn(&Request) -> bool| {
+            drawn.iter().filter(|r| of(r)).count() as f64 / f64::from(many)
+        };
         assert!((share(&|r| r.number < 1000) - 0.3).abs() < 0.01);
         assert!((share(&|r| r.can_be_prefix) - 0.1).abs() < 0.01);
     }
 
     #[test]
     fn sequential_pattern_repeats_from_first() {
-        let mut requests = Requests::new(&Workload { names: 3, pattern: Pattern::Sequential, ..workload() });
+        let mut requests =
+            Requests::new(&Workload { names: 3, pattern: Pattern::Sequential, ..workload() });
         let numbers: Vec<_> = (0..7).map(|_| requests.next(|_| false).number).collect();
         assert_eq!(numbers, [0, 1, 2, 0, 1, 2, 0]);
     }
@@ -405,14 +417,19 @@ pub(crate) mod tests {
                 .contains("--components")
         );
         assert!(
-            error_for(Workload { name_len: NumberRange::exactly(10), ..workload() }).contains("--name-bytes")
+            error_for(Workload { name_len: NumberRange::exactly(10), ..workload() })
+                .contains("--name-bytes")
         );
         assert!(error_for(Workload { hit_ratio: Some(1.5), ..workload() }).contains("--hit-ratio"));
-        assert!(error_for(Workload { can_be_prefix: f64::NAN, ..workload() }).contains("--can-be-prefix"));
+        assert!(
+            error_for(Workload { can_be_prefix: f64::NAN, ..workload() })
+                .contains("--can-be-prefix")
+        );
         assert!(error_for(Workload { zipf: -1.0, ..workload() }).contains("--zipf"));
         assert!(error_for(Workload { names: 0, ..workload() }).contains("--names"));
         assert!(
-            error_for(Workload { payload: NumberRange::exactly(9000), ..workload() }).contains("--payload")
+            error_for(Workload { payload: NumberRange::exactly(9000), ..workload() })
+                .contains("--payload")
         );
     }
 }

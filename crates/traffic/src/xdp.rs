@@ -50,7 +50,8 @@ pub enum OpenError {
 /// If no interface has this name, or if it is down.
 pub fn interface(name: &str) -> Result<Interface, OpenError> {
     let interfaces = Interfaces::watch()?;
-    let interface = interfaces.named(name).ok_or_else(|| OpenError::NoInterface(name.to_owned()))?;
+    let interface =
+        interfaces.named(name).ok_or_else(|| OpenError::NoInterface(name.to_owned()))?;
     if interface.up { Ok(interface.clone()) } else { Err(OpenError::Down(interface.name.clone())) }
 }
 
@@ -130,8 +131,10 @@ impl FrameHeaders {
 /// # Errors
 /// If `poll` fails.
 pub fn wait(port: &Port, timeout: Duration) -> Result<(), Errno> {
-    let mut ready: Vec<PollFd<'_>> = port.queues.iter().map(|xsk| PollFd::new(xsk, PollFlags::IN)).collect();
-    let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+    let mut ready: Vec<PollFd<'_>> =
+        port.queues.iter().map(|xsk| PollFd::new(xsk, PollFlags::IN)).collect();
+    let timeout =
+        Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
     match poll(&mut ready, Some(&timeout)) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(errno) => Err(errno),
@@ -162,7 +165,10 @@ mod tests {
         let ends = |a: &str, b: &str| {
             (SocketAddr::new(a.parse().unwrap(), 1), SocketAddr::new(b.parse().unwrap(), 2))
         };
-        assert_eq!(FrameHeaders::udp(macs, ends("192.0.2.1", "192.0.2.2")).unwrap().payload_max(1500), 1472);
+        assert_eq!(
+            FrameHeaders::udp(macs, ends("192.0.2.1", "192.0.2.2")).unwrap().payload_max(1500),
+            1472
+        );
         assert_eq!(
             FrameHeaders::udp(macs, ends("2001:db8::1", "2001:db8::2")).unwrap().payload_max(1500),
             1452

@@ -1,6 +1,8 @@
-//! Writes the seeds of the fuzz targets `command` and `safebag`: `cargo run -p nw-trust --example seed_corpus`.
+//! Writes the seeds of the fuzz targets `command` and `safebag`:
+//! `cargo run -p nw-trust --example seed_corpus`.
 //!
-//! As `crates/wire/examples/seed_corpus.rs` does for the others. Judged at 1 700 000 000 000 ms since 1970, from a local face.
+//! `crates/wire/examples/seed_corpus.rs` writes those of the other targets. The fuzz target checks
+//! commands at 1 700 000 000 000 ms since 1970, from a local face.
 
 use nw_name::Name;
 use nw_trust::{Error, Key, Signer};
@@ -30,7 +32,7 @@ fn v03(signer: &impl Sign<Error = Error>, fields: &[u8]) -> Vec<u8> {
     InterestBuilder::new(command()).nonce(1).encode_signed(signer, fields).expect("signed")
 }
 
-/// Format 0.2 with these last components behind the parameters.
+/// A command of format 0.2 with these components after the parameters.
 fn v02(last: &[Vec<u8>]) -> Vec<u8> {
     let name = last.iter().fold(command(), |name, value| name.with_generic(value));
     InterestBuilder::new(name).nonce(1).encode()
@@ -61,18 +63,30 @@ fn main() -> io::Result<()> {
         ("bad-refused-v03-from-the-future", v03(&key, &time(u64::MAX))),
         ("bad-refused-v02-stale", v02_signed(&key, vec![1])),
         ("bad-refused-v02-time-of-3", v02_signed(&Signer::Digest, vec![0; 3])),
-        ("bad-refused-v02-wrong-digest", v02(&[now.clone(), nonce.clone(), info.clone(), value.clone()])),
-        ("bad-refused-v02-unknown-type", v02(&[now.clone(), nonce.clone(), unknown_type, value.clone()])),
+        (
+            "bad-refused-v02-wrong-digest",
+            v02(&[now.clone(), nonce.clone(), info.clone(), value.clone()]),
+        ),
+        (
+            "bad-refused-v02-unknown-type",
+            v02(&[now.clone(), nonce.clone(), unknown_type, value.clone()]),
+        ),
         (
             "bad-refused-v02-no-key-locator",
             v02(&[now.clone(), nonce.clone(), vec![22, 3, 27, 1, 3], value.clone()]),
         ),
-        ("bad-refused-v02-half-an-info", v02(&[now.clone(), nonce.clone(), vec![22, 9, 27], value.clone()])),
+        (
+            "bad-refused-v02-half-an-info",
+            v02(&[now.clone(), nonce.clone(), vec![22, 9, 27], value.clone()]),
+        ),
         (
             "bad-refused-v02-more-than-info",
             v02(&[now.clone(), nonce.clone(), [&info[..], &[0]].concat(), value.clone()]),
         ),
-        ("bad-refused-v02-half-a-value", v02(&[now.clone(), nonce.clone(), info.clone(), vec![23, 200, 1]])),
+        (
+            "bad-refused-v02-half-a-value",
+            v02(&[now.clone(), nonce.clone(), info.clone(), vec![23, 200, 1]]),
+        ),
         ("bad-refused-v02-huge-value", v02(&[now, nonce, info, [&[23][..], &[255; 9]].concat()])),
         ("bad-refused-unsigned", v02(&[])),
         ("bad-refused-short", InterestBuilder::new("/a".parse::<Name>().expect("a name")).encode()),
@@ -83,29 +97,30 @@ fn main() -> io::Result<()> {
 }
 
 fn write(target: &str, seeds: Vec<(&str, Vec<u8>)>) -> io::Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    fs::create_dir_all(&folder)?;
-    seeds.into_iter().try_for_each(|(name, bytes)| fs::write(folder.join(name), bytes))
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    fs::create_dir_all(&directory)?;
+    seeds.into_iter().try_for_each(|(name, bytes)| fs::write(directory.join(name), bytes))
 }
 
-/// What OpenSSL encrypted for the test vectors, and what is wrong with changed ones.
+/// The SafeBags that OpenSSL encrypted for the test vectors, and damaged copies of them.
 fn safebags() -> io::Result<Vec<(&'static str, Vec<u8>)>> {
     let vector = |name: &str| -> io::Result<Vec<u8>> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/vectors/{name}.hex"));
-        let digits: Vec<u32> = fs::read_to_string(path)?.chars().filter_map(|c| c.to_digit(16)).collect();
+        let digits: Vec<u32> =
+            fs::read_to_string(path)?.chars().filter_map(|c| c.to_digit(16)).collect();
         Ok(digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect())
     };
     let (aes, sha1) = (vector("safebag-ecdsa-aes256-sha256")?, vector("safebag-rsa-aes256-sha1")?);
-    let (certificate, other) = (vector("certificate-ecdsa")?, vector("certificate-rsa")?);
+    let (certificate, foreign) = (vector("certificate-ecdsa")?, vector("certificate-rsa")?);
     let bag = |parts: &[&[u8]]| element(t::SAFE_BAG, &parts.concat());
-    // A SafeBag's head has four octets: its type, and a length in three.
+    // The header of these SafeBags has four bytes: the type, and a length in three bytes.
     let encrypted = &aes[4 + certificate.len()..];
-    let changed = |at: usize, octet: u8| {
+    let changed = |at: usize, byte: u8| {
         let mut changed = aes.clone();
-        changed[at] = octet;
+        changed[at] = byte;
         changed
     };
-    let rounds = aes.windows(4).position(|octets| octets == [2, 2, 8, 0]).expect("2048 rounds");
+    let rounds = aes.windows(4).position(|bytes| bytes == [2, 2, 8, 0]).expect("2048 rounds");
     Ok(vec![
         ("bad-unreadable-empty", Vec::new()),
         ("bad-unreadable-bag", bag(&[])),
@@ -113,7 +128,7 @@ fn safebags() -> io::Result<Vec<(&'static str, Vec<u8>)>> {
         ("bad-unreadable-key-first", bag(&[encrypted, &certificate])),
         ("bad-unreadable-no-der", bag(&[&certificate, &element(t::ENCRYPTED_KEY, b"nonsense")])),
         ("bad-unreadable-half", aes[..aes.len() / 2].to_vec()),
-        ("bad-key-of-another", bag(&[&other, encrypted])),
+        ("bad-key-of-another", bag(&[&foreign, encrypted])),
         ("bad-passphrase-damaged", changed(aes.len() - 1, aes[aes.len() - 1] ^ 1)),
         ("bad-passphrase-few-rounds", changed(rounds + 2, 1)),
         ("bad-slow-many-rounds", changed(rounds + 2, 0x7f)),

@@ -1,219 +1,267 @@
-//! Decides on commands by all the rules there are: the plain ones of [`CommandPolicy`], then named ones with certificate chains.
+//! Decides whether a command or prefix announcement is authorized.
+//!
+//! The basic rules of [`CommandPolicy`] are tried first, then the named rules with their
+//! certificate chains. A missing certificate makes the decision [`Decision::Later`]:
 //!
 //! ```text
-//! command() ─▶ Accept | Refuse | Later ──▶ next_ask() ─▶ (the host asks the network) ─▶ on_data() ─▶ next_ready() ─▶ command() again
+//! check_command() ─▶ Accept | Refuse
+//!        ▲        └▶ Later ──▶ next_request() ─▶ (the host sends an Interest) ─▶ on_data() ─┐
+//!        └──────────────────────────── next_ready() ◀───────────────────────────────────────┘
 //! ```
 //!
-//! Sans-I/O: time is an argument, Interests for certificates are named, Data comes in.
+//! Sans-I/O: time is an argument, the host sends the Interests for certificates and passes the
+//! Data in. Invariant: nothing is accepted without a rule that allows it, and all memory is
+//! bounded.
 
-use crate::chain::{Anchor, Chains, Sets, Step, Vouch, key_name};
+use crate::chain::{Anchor, AnchorSet, ChainResult, ChainValidator, IssuerRule, key_name};
 use crate::clocks::Clocks;
 use crate::command::{Command, CommandSigner, Refusal};
-use crate::fetch::{Ask, FetchShortages, Fetcher, Ready, Source};
-use crate::peer::Peer;
+use crate::fetch::{CertificateRequest, FetchShortages, Fetcher, ReadyCommand, Source};
+use crate::peer_group::PeerGroup;
 use crate::policy::{CommandPolicy, CommandRules, Signature};
-use crate::rules::{Allow, Privilege};
+use crate::rules::{AllowRule, Privilege};
 use crate::verify::VerifyKey;
 use nw_name::{Name, NameRef};
 use nw_wire::{Data, Interest, KeyLocator};
 
-/// All that a router's owner decides.
+/// The authorization rules of a router.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// The plain rules, by kinds of signers.
-    pub plain: CommandRules,
-    /// Keys that are known to the plain rules.
+    /// The basic rules, by the kind of signer.
+    pub basic: CommandRules,
+    /// Keys known to the basic rules, by name.
     pub keys: Vec<(Name, VerifyKey)>,
-    /// Named rules, tried when the plain ones do not allow it.
-    pub allow: Vec<Allow>,
-    /// Anchors of the named rules, with the sets they are in.
-    pub anchors: Vec<(Sets, Anchor)>,
-    /// Who may vouch for whom; none: an identity for names below it.
-    pub vouch: Vec<Vouch>,
+    /// Named rules, tried when the basic rules refuse.
+    pub allow: Vec<AllowRule>,
+    /// Trust anchors of the named rules, each with the sets that contain it.
+    pub anchors: Vec<(AnchorSet, Anchor)>,
+    /// Rules for certificate issuers. Empty: an identity may issue for names below its own.
+    pub issuer_rules: Vec<IssuerRule>,
 }
 
-/// What somebody asks for.
+/// A command or announcement to be authorized.
 #[derive(Clone, Copy, Debug)]
-pub struct Asking<'a> {
-    /// The Interest that brought it.
+pub struct AuthorizationRequest<'a> {
+    /// The Interest that carries it.
     pub interest: &'a Interest<'a>,
-    /// Who.
-    pub by: Asker<'a>,
+    /// Its sender.
+    pub requester: Requester<'a>,
 }
 
-/// Who asks, and about what.
+/// The sender of a command or announcement, and the prefix it is about.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker<'a> {
-    /// The face it came by.
+pub struct Requester<'a> {
+    /// The ingress face.
     pub face: u64,
-    /// True when that face is of this machine.
+    /// True if the face connects to an application on this machine.
     pub local: bool,
-    /// The peer whose share of the places it uses.
-    pub peer: Peer,
-    /// The prefix it is about, if it is about one.
+    /// The group whose quota of waiting commands applies.
+    pub peer: PeerGroup,
+    /// The prefix that the command is about, if it has one.
     pub prefix: Option<NameRef<'a>>,
 }
 
-/// What is decided.
+/// The outcome of an authorization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Do it.
+    /// The command is authorized.
     Accept,
-    /// Don't.
+    /// The command is refused.
     Refuse(Refusal),
-    /// A certificate has to be fetched; the Interest comes back by [`Authority::next_ready`].
+    /// A certificate must be fetched first; [`Authority::next_ready`] then returns the Interest.
     Later,
 }
 
-/// See the module.
+/// The authorization state machine of a router; the module documentation shows how it is driven.
 #[derive(Debug, Default)]
 pub struct Authority {
     policy: CommandPolicy,
-    allow: Vec<Allow>,
-    chains: Chains,
+    allow: Vec<AllowRule>,
+    chains: ChainValidator,
     fetcher: Fetcher,
 }
 
-/// What the rules say of a signature.
-enum Finding {
-    /// With whether a key that is known made it.
+/// The result of applying the rules to a signature.
+enum Verdict {
+    /// Allowed; true if the signature was verified with a known key.
     Allowed(bool),
     Refused(Refusal),
     Fetch(Name),
 }
 
 impl Authority {
-    /// By these rules.
+    /// Creates an authority with these rules.
     pub fn new(rules: Rules) -> Self {
         let mut authority = Authority::default();
         authority.reconfigure(rules);
         authority
     }
 
-    /// By other rules from now on. Commands seen stay seen, certificates fetched stay here and are proven anew.
+    /// Replaces the rules. The replay history and the fetched certificates stay; chains are
+    /// validated again.
     pub fn reconfigure(&mut self, rules: Rules) {
-        self.policy.reconfigure(rules.plain, rules.keys);
+        self.policy.reconfigure(rules.basic, rules.keys);
         self.allow = rules.allow;
-        self.chains.reconfigure(rules.anchors, rules.vouch);
+        self.chains.reconfigure(rules.anchors, rules.issuer_rules);
     }
 
-    /// May this command be carried out? Accepted, it counts as seen.
-    pub fn command(&mut self, asking: Asking<'_>, module: &str, clocks: Clocks) -> Decision {
-        let command = match Command::read(asking.interest) {
+    /// Decides on a command of a management module. An accepted command counts as seen: a replay of
+    /// it is refused.
+    pub fn check_command(
+        &mut self,
+        request: AuthorizationRequest<'_>,
+        module: &str,
+        clocks: Clocks,
+    ) -> Decision {
+        let command = match Command::read(request.interest) {
             Ok(command) => command,
             Err(refusal) => return Decision::Refuse(refusal),
         };
-        // Nobody makes us fetch for what would be refused anyway.
+        // A stale command must not cause a certificate to be fetched.
         if let Err(refusal) = self.policy.check_fresh(&command, clocks.unix_ms) {
             return Decision::Refuse(refusal);
         }
-        match self.find(&command.signature(), asking.by, Privilege::of_module(module), clocks) {
-            Finding::Allowed(is_verified) => {
+        match self.apply_rules(
+            &command.signature(),
+            request.requester,
+            Privilege::of_module(module),
+            clocks,
+        ) {
+            Verdict::Allowed(is_verified) => {
                 match self.policy.check_time(&command, is_verified, clocks.unix_ms) {
                     Ok(()) => Decision::Accept,
                     Err(refusal) => Decision::Refuse(refusal),
                 }
             }
-            Finding::Refused(refusal) => Decision::Refuse(refusal),
-            Finding::Fetch(name) => self.wait(&asking, &name, clocks.elapsed_ms),
+            Verdict::Refused(refusal) => Decision::Refuse(refusal),
+            Verdict::Fetch(name) => self.wait(&request, &name, clocks.elapsed_ms),
         }
     }
 
-    /// May whoever signed this Data, such as a prefix announcement, speak for the prefix? Nothing is remembered of it. A Data has no time of
-    /// its own: whoever asks looks at its ValidityPeriod.
-    pub fn announcement(&mut self, data: &Data<'_>, asking: Asking<'_>, clocks: Clocks) -> Decision {
+    /// Decides on a prefix announcement. Nothing is remembered, so it may be presented again. The
+    /// caller checks the Data's ValidityPeriod.
+    pub fn check_announcement(
+        &mut self,
+        data: &Data<'_>,
+        request: AuthorizationRequest<'_>,
+        clocks: Clocks,
+    ) -> Decision {
         let finding = match Signature::of_announcement(data) {
-            Ok(signature) => self.find(&signature, asking.by, Privilege::Announce, clocks),
-            Err(refusal) => Finding::Refused(refusal),
+            Ok(signature) => {
+                self.apply_rules(&signature, request.requester, Privilege::Announce, clocks)
+            }
+            Err(refusal) => Verdict::Refused(refusal),
         };
         match finding {
-            Finding::Allowed(_) => Decision::Accept,
-            Finding::Refused(refusal) => Decision::Refuse(refusal),
-            Finding::Fetch(name) => self.wait(&asking, &name, clocks.elapsed_ms),
+            Verdict::Allowed(_) => Decision::Accept,
+            Verdict::Refused(refusal) => Decision::Refuse(refusal),
+            Verdict::Fetch(name) => self.wait(&request, &name, clocks.elapsed_ms),
         }
     }
 
-    /// As [`announcement`](Self::announcement), of one that nobody waits for: [`Decision::Later`] when a certificate is asked for, and nothing comes
-    /// back by [`next_ready`](Self::next_ready); whoever shows it again then may be believed.
-    pub fn learned(&mut self, data: &Data<'_>, by: Asker<'_>, clocks: Clocks) -> Decision {
+    /// Decides on an announcement learned from traffic, without a command that waits for the
+    /// answer.
+    ///
+    /// [`Decision::Later`] starts fetching a certificate, but [`next_ready`](Self::next_ready) does
+    /// not return the announcement: the caller presents it again when it arrives next.
+    pub fn check_learned(
+        &mut self,
+        data: &Data<'_>,
+        by: Requester<'_>,
+        clocks: Clocks,
+    ) -> Decision {
         let finding = match Signature::of_announcement(data) {
-            Ok(signature) => self.find(&signature, by, Privilege::Announce, clocks),
-            Err(refusal) => Finding::Refused(refusal),
+            Ok(signature) => self.apply_rules(&signature, by, Privilege::Announce, clocks),
+            Err(refusal) => Verdict::Refused(refusal),
         };
         match finding {
-            Finding::Allowed(_) => Decision::Accept,
-            Finding::Refused(refusal) => Decision::Refuse(refusal),
-            Finding::Fetch(name) => match self.fetcher.want(name.as_ref(), by.source(), clocks.elapsed_ms) {
-                Ok(()) => Decision::Later,
-                Err(refusal) => Decision::Refuse(refusal),
-            },
+            Verdict::Allowed(_) => Decision::Accept,
+            Verdict::Refused(refusal) => Decision::Refuse(refusal),
+            Verdict::Fetch(name) => {
+                match self.fetcher.request_in_background(
+                    name.as_ref(),
+                    by.source(),
+                    clocks.elapsed_ms,
+                ) {
+                    Ok(()) => Decision::Later,
+                    Err(refusal) => Decision::Refuse(refusal),
+                }
+            }
         }
     }
 
-    /// The next certificate to ask for.
-    pub fn next_ask(&mut self) -> Option<Ask> {
-        self.fetcher.next_ask()
+    /// Returns the next certificate to request from the network.
+    pub fn next_request(&mut self) -> Option<CertificateRequest> {
+        self.fetcher.next_request()
     }
 
-    /// A Data came that may be a certificate somebody waits for.
+    /// Processes a Data that may be a requested certificate.
     pub fn on_data(&mut self, data: &Data<'_>, wire: &[u8], elapsed_ms: u64) {
-        let answered = self.fetcher.answered(data.name());
+        let answered = self.fetcher.take_answered(data.name());
         if answered.is_empty() {
             return;
         }
         let added = self.chains.add(wire);
         for name in answered {
-            let meant = added.as_ref().is_ok_and(|certificate| {
+            let is_requested = added.as_ref().is_ok_and(|certificate| {
                 let certificate = certificate.as_ref();
                 name.as_ref() == certificate || key_name(certificate) == Some(name.as_ref())
             });
-            self.fetcher.settle(&name, !meant, elapsed_ms);
+            self.fetcher.resolve(&name, !is_requested, elapsed_ms);
         }
     }
 
-    /// The next command to be decided once more.
-    pub fn next_ready(&mut self) -> Option<Ready> {
+    /// Returns the next waiting command to be presented again.
+    pub fn next_ready(&mut self) -> Option<ReadyCommand> {
         self.fetcher.next_ready()
     }
 
-    /// When [`on_timeout`](Self::on_timeout) is to be called, on the clock that only goes forward.
+    /// Returns when to call [`on_timeout`](Self::on_timeout), in `elapsed_ms`. May change after any
+    /// other call. `None`: no time limit is running.
     pub fn next_timeout_ms(&self) -> Option<u64> {
         self.fetcher.next_timeout_ms()
     }
 
-    /// Gives up what took too long.
+    /// Ends requests and waiting commands past their time limit.
     pub fn on_timeout(&mut self, elapsed_ms: u64) {
         self.fetcher.on_timeout(elapsed_ms);
     }
 
-    /// Certificates kept, certificates asked for, commands that wait: for tests and for looking inside.
+    /// Returns the numbers of stored certificates, requested certificates and waiting commands.
     pub fn sizes(&self) -> (usize, usize, usize) {
         (self.chains.len(), self.fetcher.pending(), self.fetcher.waiting())
     }
 
-    /// Returns how often places for commands (those for keys that were seen included) and certificates were used up.
+    /// Returns how often a bound was reached: on commands (including replay histories of keys), and
+    /// on certificate requests.
     pub fn shortages(&self) -> FetchShortages {
         let FetchShortages { commands, certificates } = self.fetcher.shortages();
         FetchShortages { commands: commands + self.policy.shortages(), certificates }
     }
 
-    fn wait(&mut self, asking: &Asking<'_>, name: &Name, elapsed_ms: u64) -> Decision {
-        match self.fetcher.wait(asking.interest, asking.by.source(), name.as_ref(), elapsed_ms) {
+    fn wait(
+        &mut self,
+        request: &AuthorizationRequest<'_>,
+        name: &Name,
+        elapsed_ms: u64,
+    ) -> Decision {
+        let source = request.requester.source();
+        match self.fetcher.wait(request.interest, source, name.as_ref(), elapsed_ms) {
             Ok(()) => Decision::Later,
             Err(refusal) => Decision::Refuse(refusal),
         }
     }
 
-    fn find(
+    fn apply_rules(
         &mut self,
         signature: &Signature<'_>,
-        by: Asker<'_>,
+        by: Requester<'_>,
         privilege: Privilege,
         clocks: Clocks,
-    ) -> Finding {
+    ) -> Verdict {
         let mut why = match self.policy.check_signature(signature, by.local) {
-            Ok(is_verified) => return Finding::Allowed(is_verified),
-            Err(Refusal::BadSignature) => return Finding::Refused(Refusal::BadSignature),
+            Ok(is_verified) => return Verdict::Allowed(is_verified),
+            Err(Refusal::BadSignature) => return Verdict::Refused(Refusal::BadSignature),
             Err(refusal) => refusal,
         };
         let mut fetch = None;
@@ -221,60 +269,68 @@ impl Authority {
             if !self.allow[at].covers(by.local, privilege) {
                 continue;
             }
-            match self.find_by(at, signature, by, clocks) {
-                Finding::Allowed(is_verified) => return Finding::Allowed(is_verified),
-                Finding::Fetch(name) => fetch = fetch.or(Some(name)),
-                // What is wrong with a signer of the right name says more than that the name is wrong.
-                Finding::Refused(Refusal::NotAllowed) if is_about_chains(why) => {}
-                Finding::Refused(refusal) => why = refusal,
+            match self.apply_rule(at, signature, by, clocks) {
+                Verdict::Allowed(is_verified) => return Verdict::Allowed(is_verified),
+                Verdict::Fetch(name) => fetch = fetch.or(Some(name)),
+                // A fault in the chain of a signer with a matching name is the better explanation.
+                Verdict::Refused(Refusal::NotAllowed) if is_about_chains(why) => {}
+                Verdict::Refused(refusal) => why = refusal,
             }
         }
-        fetch.map_or(Finding::Refused(why), Finding::Fetch)
+        fetch.map_or(Verdict::Refused(why), Verdict::Fetch)
     }
 
-    fn find_by(&mut self, at: usize, signature: &Signature<'_>, by: Asker<'_>, clocks: Clocks) -> Finding {
+    fn apply_rule(
+        &mut self,
+        at: usize,
+        signature: &Signature<'_>,
+        by: Requester<'_>,
+        clocks: Clocks,
+    ) -> Verdict {
         let rule = &self.allow[at];
-        let not_allowed = Finding::Refused(Refusal::NotAllowed);
+        let not_allowed = Verdict::Refused(Refusal::NotAllowed);
         let (locator, named) = match signature.signer {
             CommandSigner::Digest if rule.anchors.is_some() => {
-                return Finding::Refused(Refusal::DigestNotEnough);
+                return Verdict::Refused(Refusal::DigestNotEnough);
             }
             CommandSigner::Digest if !rule.fits(None, by.prefix) => return not_allowed,
             CommandSigner::Digest => {
-                return signature.verify_digest().map_or_else(Finding::Refused, |()| Finding::Allowed(false));
+                return signature
+                    .verify_digest()
+                    .map_or_else(Verdict::Refused, |()| Verdict::Allowed(false));
             }
             CommandSigner::Key(locator @ KeyLocator::Name(name)) => match key_name(name) {
                 Some(key) => (locator, Some(key)),
                 None if rule.anchors.is_none() && rule.signer.is_none() => (locator, None),
-                None => return Finding::Refused(Refusal::UnknownKey),
+                None => return Verdict::Refused(Refusal::UnknownKey),
             },
             CommandSigner::Key(locator @ KeyLocator::Digest(_)) => (locator, None),
         };
         let Some(sets) = rule.anchors else {
-            return if rule.fits(named, by.prefix) { Finding::Allowed(false) } else { not_allowed };
+            return if rule.fits(named, by.prefix) { Verdict::Allowed(false) } else { not_allowed };
         };
         if named.is_some() && !rule.fits(named, by.prefix) {
             return not_allowed;
         }
-        match self.chains.follow(locator, sets, clocks.unix_ms / 1000) {
-            Step::Trusted(key_name, key) => {
+        match self.chains.validate(locator, sets, clocks.unix_ms / 1000) {
+            ChainResult::Trusted(key_name, key) => {
                 if !self.allow[at].fits(Some(key_name.as_ref()), by.prefix) {
                     return not_allowed;
                 }
-                signature.verify(&key).map_or_else(Finding::Refused, |()| Finding::Allowed(true))
+                signature.verify(&key).map_or_else(Verdict::Refused, |()| Verdict::Allowed(true))
             }
-            Step::Fetch(name) => Finding::Fetch(name),
-            Step::Bad(name) => {
-                // Not asked for again at every command.
+            ChainResult::Fetch(name) => Verdict::Fetch(name),
+            ChainResult::Bad(name) => {
+                // Remembered as failed, so that the next command does not fetch it again at once.
                 self.fetcher.fail(&name, by.face, clocks.elapsed_ms);
-                Finding::Refused(Refusal::BadCertificate)
+                Verdict::Refused(Refusal::BadCertificate)
             }
-            Step::Refused(refusal) => Finding::Refused(refusal),
+            ChainResult::Refused(refusal) => Verdict::Refused(refusal),
         }
     }
 }
 
-impl Asker<'_> {
+impl Requester<'_> {
     const fn source(&self) -> Source {
         Source { face: self.face, local: self.local, peer: self.peer }
     }
@@ -284,9 +340,9 @@ const fn is_about_chains(refusal: Refusal) -> bool {
     matches!(
         refusal,
         Refusal::CertificateMissing
-            | Refusal::CertificateOutOfTime
+            | Refusal::CertificateOutsideValidity
             | Refusal::BadCertificate
-            | Refusal::NotVouched
+            | Refusal::IssuerNotAllowed
             | Refusal::ChainLoop
             | Refusal::ChainTooDeep
             | Refusal::BadSignature

@@ -1,21 +1,22 @@
-//! Certificates (format version 2): a Data of type KEY that binds a public key to a name for some time.
+//! NDN certificates (format version 2): a Data of content type KEY that binds a public key to a
+//! name for a validity period. Issues, verifies and reads them from files.
 
-use crate::calendar::{moment, parse_moment};
+use crate::calendar::{format_timestamp, parse_timestamp};
 use crate::key::Key;
 use crate::verify::{VerifyKey, verify_data};
-use crate::{Error, text};
+use crate::{Error, pem};
 use nw_name::{Component, NameRef};
 use nw_wire::certificate::Certificate;
 use nw_wire::tlv::push_tlv;
 use nw_wire::{DataBuilder, Reader, Tlv, types as t};
 
-/// FreshnessPeriod of certificates: one hour, as everybody has it.
+/// FreshnessPeriod of certificates: one hour, as in ndn-cxx.
 const FRESHNESS_MS: u64 = 3_600_000;
 
-/// The issuer of certificates that vouch for themselves.
+/// The issuer component of self-signed certificates.
 pub const ISSUER_SELF: Component<'static> = Component::generic(b"self");
 
-/// From when to when a certificate is valid. Seconds since 1970, both ends included, until 9999-12-31.
+/// A validity period in seconds since 1970, both ends included, at most until 9999-12-31.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     /// First valid second.
@@ -25,10 +26,10 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// Valid at no time.
+    /// The empty period.
     pub(crate) const NEVER: Validity = Validity { not_before_s: 1, not_after_s: 0 };
 
-    /// Returns when both are valid.
+    /// Returns the intersection of two periods.
     pub(crate) fn and(self, other: Validity) -> Validity {
         Validity {
             not_before_s: self.not_before_s.max(other.not_before_s),
@@ -36,40 +37,42 @@ impl Validity {
         }
     }
 
-    /// True at that second.
+    /// Returns whether the period contains that second.
     pub const fn contains(self, now_s: u64) -> bool {
         self.not_before_s <= now_s && now_s <= self.not_after_s
     }
 
-    /// Of a checked certificate. `None` when a moment is on no calendar, such as month 13.
-    pub fn of(certificate: &Certificate<'_>) -> Option<Self> {
+    /// Reads the ValidityPeriod of a checked certificate. `None` if a date does not exist, such as
+    /// month 13.
+    pub fn from_certificate(certificate: &Certificate<'_>) -> Option<Self> {
         let (from, to) = certificate.validity();
-        Some(Validity { not_before_s: parse_moment(from)?, not_after_s: parse_moment(to)? })
+        Some(Validity { not_before_s: parse_timestamp(from)?, not_after_s: parse_timestamp(to)? })
     }
 
-    /// The ValidityPeriod element.
+    /// Encodes the ValidityPeriod element.
     fn encode(self) -> Vec<u8> {
         let mut period = Vec::with_capacity(38);
-        push_tlv(t::NOT_BEFORE, &moment(self.not_before_s), &mut period);
-        push_tlv(t::NOT_AFTER, &moment(self.not_after_s), &mut period);
+        push_tlv(t::NOT_BEFORE, &format_timestamp(self.not_before_s), &mut period);
+        push_tlv(t::NOT_AFTER, &format_timestamp(self.not_after_s), &mut period);
         let mut element = Vec::with_capacity(42);
         push_tlv(t::VALIDITY_PERIOD, &period, &mut element);
         element
     }
 }
 
-/// A certificate that a key signs for itself: `/<identity>/KEY/<key id>/self/v=<version>`. The usual version is milliseconds since 1970.
+/// Issues a self-signed certificate, named `/<identity>/KEY/<key id>/self/v=<version>`. The version
+/// is usually the time in milliseconds since 1970.
 ///
 /// # Errors
-/// [`Error::NoPublicHalf`] for an HMAC key; or when the library can't.
+/// [`Error::NoPublicKey`] for an HMAC key; [`Error::Library`] if signing fails.
 pub fn self_signed(key: &Key, version: u64, validity: Validity) -> Result<Vec<u8>, Error> {
     issue(key.name(), &key.public_key()?, ISSUER_SELF, key, version, validity)
 }
 
-/// A certificate for somebody's public key (SubjectPublicKeyInfo, DER), vouched for by `issuer_key`.
+/// Issues a certificate for a public key (SubjectPublicKeyInfo, DER), signed by `issuer_key`.
 ///
 /// # Errors
-/// [`Error::NotAKey`] when `public_key` is none; or when the library can't.
+/// [`Error::NotAKey`] if `public_key` is not a usable key; [`Error::Library`] if signing fails.
 pub fn issue(
     key_name: NameRef<'_>,
     public_key: &[u8],
@@ -86,7 +89,8 @@ pub fn issue(
         .encode_with(issuer_key, &validity.encode())
 }
 
-/// What a certificate says about its owner besides: AdditionalDescription, keys and values, as far as it can be read.
+/// Returns the keys and values of the certificate's AdditionalDescription. Malformed parts are
+/// skipped.
 pub fn description(certificate: &Certificate<'_>) -> Vec<(String, String)> {
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     let mut pairs = Vec::new();
@@ -106,26 +110,31 @@ fn elements(value: &[u8]) -> impl Iterator<Item = Tlv<'_>> {
     std::iter::from_fn(move || reader.next().ok().flatten())
 }
 
-/// The key a certificate vouches for, once its time and its signature by `issuer` have been checked.
+/// Verifies a certificate's validity period and its signature by `issuer`, and returns its key.
 ///
 /// # Errors
-/// [`Error::OutOfTime`] when it is not valid at that second, [`Error::NotAKey`], or as [`verify_data`].
-pub fn verify(certificate: &Certificate<'_>, issuer: &VerifyKey, now_s: u64) -> Result<VerifyKey, Error> {
-    if !Validity::of(certificate).is_some_and(|validity| validity.contains(now_s)) {
-        return Err(Error::OutOfTime);
+/// [`Error::OutsideValidity`] if `now_s` is outside the validity period, [`Error::NotAKey`], or an
+/// error of [`verify_data`].
+pub fn verify(
+    certificate: &Certificate<'_>,
+    issuer: &VerifyKey,
+    now_s: u64,
+) -> Result<VerifyKey, Error> {
+    if !Validity::from_certificate(certificate).is_some_and(|validity| validity.contains(now_s)) {
+        return Err(Error::OutsideValidity);
     }
     verify_data(&certificate.data(), issuer)?;
     VerifyKey::from_spki(certificate.public_key())
 }
 
-/// The packet of a certificate given as bytes, as base64 (`ndnsec cert-dump`) or as PEM.
+/// Returns the certificate packet in a file: binary, base64 (`ndnsec cert-dump`) or PEM.
 ///
 /// # Errors
-/// [`Error::Text`] when it is no base64, [`Error::Packet`] when it is no certificate.
+/// [`Error::Text`] if the text is not base64, [`Error::Packet`] if it is not a certificate.
 pub fn read_file(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     let wire = match bytes.first() {
         Some(&first) if u32::from(first) == t::DATA => bytes.to_vec(),
-        _ => text::unarmor(std::str::from_utf8(bytes).map_err(|_| Error::Text("a certificate"))?)?,
+        _ => pem::decode(std::str::from_utf8(bytes).map_err(|_| Error::Text("a certificate"))?)?,
     };
     Certificate::check(&wire)?;
     Ok(wire)
@@ -140,7 +149,7 @@ mod tests {
     const VALIDITY: Validity = Validity { not_before_s: 1_700_000_000, not_after_s: 1_800_000_000 };
 
     #[test]
-    fn self_signed_certificates_verify_by_themselves() {
+    fn self_signed_certificate_verifies_by_its_own_key() {
         let identity: Name = "/alice".parse().unwrap();
         for kind in [KeyKind::EcdsaP256, KeyKind::Rsa2048, KeyKind::Ed25519] {
             let key = Key::generate(kind, identity.as_ref()).unwrap();
@@ -150,23 +159,27 @@ mod tests {
             assert_eq!(certificate.key_name(), key.name());
             assert_eq!(certificate.issuer(), ISSUER_SELF);
             assert_eq!(certificate.data().freshness_ms(), FRESHNESS_MS);
-            assert_eq!(Validity::of(&certificate), Some(VALIDITY));
+            assert_eq!(Validity::from_certificate(&certificate), Some(VALIDITY));
             let own = VerifyKey::from_spki(certificate.public_key()).unwrap();
             verify(&certificate, &own, 1_700_000_000).unwrap();
             for now_s in [1_699_999_999, 1_800_000_001] {
-                assert_eq!(verify(&certificate, &own, now_s).unwrap_err(), Error::OutOfTime);
+                assert_eq!(verify(&certificate, &own, now_s).unwrap_err(), Error::OutsideValidity);
             }
-            assert_eq!(read_file(text::armor(&wire).as_bytes()).unwrap(), wire);
+            assert_eq!(read_file(pem::encode_base64(&wire).as_bytes()).unwrap(), wire);
             assert_eq!(read_file(&wire).unwrap(), wire);
         }
     }
 
     #[test]
-    fn a_chain_of_two() {
-        let anchor = Key::generate(KeyKind::EcdsaP256, "/anchor".parse::<Name>().unwrap().as_ref()).unwrap();
-        let leaf = Key::generate(KeyKind::Ed25519, "/anchor/leaf".parse::<Name>().unwrap().as_ref()).unwrap();
+    fn issued_certificate_verifies_by_issuer_only() {
+        let anchor =
+            Key::generate(KeyKind::EcdsaP256, "/anchor".parse::<Name>().unwrap().as_ref()).unwrap();
+        let leaf =
+            Key::generate(KeyKind::Ed25519, "/anchor/leaf".parse::<Name>().unwrap().as_ref())
+                .unwrap();
         let issuer = Component::generic(b"anchor");
-        let wire = issue(leaf.name(), &leaf.public_key().unwrap(), issuer, &anchor, 1, VALIDITY).unwrap();
+        let wire =
+            issue(leaf.name(), &leaf.public_key().unwrap(), issuer, &anchor, 1, VALIDITY).unwrap();
         let certificate = Certificate::check(&wire).unwrap();
         assert!(verify(&certificate, &anchor.verify_key().unwrap(), 1_750_000_000).is_ok());
         let wrong = verify(&certificate, &leaf.verify_key().unwrap(), 1_750_000_000);
@@ -174,9 +187,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate() {
+    fn invalid_certificates_are_errors() {
         let key = Key::generate(KeyKind::Hmac, "/a".parse::<Name>().unwrap().as_ref()).unwrap();
-        assert_eq!(self_signed(&key, 1, VALIDITY), Err(Error::NoPublicHalf));
+        assert_eq!(self_signed(&key, 1, VALIDITY), Err(Error::NoPublicKey));
         let name: Name = "/a/KEY/1/self/v=1".parse().unwrap();
         let blob = DataBuilder::new(&name, b"").encode(&key).unwrap();
         assert!(matches!(read_file(&blob), Err(Error::Packet(_))));

@@ -1,12 +1,15 @@
-//! From a signer's certificate to a trust anchor.
+//! Certificate chains: from a signer's certificate to a trust anchor.
 //!
 //! ```text
 //! command ──KeyLocator──▶ certificate ──KeyLocator──▶ certificate ──KeyLocator──▶ anchor
-//!                              each: valid now, its issuer may vouch for its key, its signature verifies
+//!           each certificate: valid now, issuer allowed to issue for its key, signature verified
 //! ```
 //!
-//! Certificates that are not here are named ([`Step::Fetch`]) and put in by [`Chains::add`]. What was proven is remembered with the certificate
-//! until one of the chain runs out. Bounded: [`DEPTH_MAX`] certificates a chain, [`CERTIFICATES_MAX`] kept.
+//! The validator does no I/O: a missing certificate is returned as [`ChainResult::Fetch`], and
+//! [`ChainValidator::add`] stores it once it has arrived. The result of a validated chain is cached
+//! with its certificates until the first certificate of the chain expires.
+//!
+//! Bounds: [`DEPTH_MAX`] certificates per chain, [`CERTIFICATES_MAX`] stored certificates.
 
 use crate::certificate::Validity;
 use crate::command::Refusal;
@@ -17,17 +20,17 @@ use nw_wire::certificate::Certificate;
 use nw_wire::{Data, KeyLocator};
 use std::collections::BTreeMap;
 
-/// Certificates between a command and an anchor.
+/// Maximum number of certificates between a command and an anchor.
 pub const DEPTH_MAX: usize = 8;
-/// Certificates kept that are no anchors.
+/// Maximum number of stored certificates, anchors not counted.
 pub const CERTIFICATES_MAX: usize = 1024;
-/// Sets of anchors.
-pub const SETS_MAX: usize = 64;
+/// Maximum number of anchor sets.
+pub const ANCHOR_SETS_MAX: usize = 64;
 
-/// Sets of anchors, a bit each.
-pub type Sets = u64;
+/// A set of anchor sets, one bit for each.
+pub type AnchorSet = u64;
 
-/// A key that is believed without anybody vouching for it.
+/// A trust anchor: a key that is trusted without a certificate chain.
 #[derive(Clone, Debug)]
 pub struct Anchor {
     key_name: Name,
@@ -36,49 +39,53 @@ pub struct Anchor {
 }
 
 impl Anchor {
-    /// The key of a certificate.
+    /// Reads the anchor from its certificate.
     ///
     /// # Errors
-    /// [`crate::Error::Packet`] when it is no certificate, [`crate::Error::NotAKey`], or [`crate::Error::OutOfTime`] when its validity is on no calendar.
-    pub fn of(wire: &[u8]) -> Result<Self, crate::Error> {
+    /// [`crate::Error::Packet`] if `wire` is not a certificate, [`crate::Error::NotAKey`] if its
+    /// key
+    /// is unusable, [`crate::Error::OutsideValidity`] if its validity period has an invalid date.
+    pub fn from_certificate(wire: &[u8]) -> Result<Self, crate::Error> {
         let certificate = Certificate::check(wire)?;
         Ok(Anchor {
             key_name: certificate.key_name().to_name(),
             key: VerifyKey::from_spki(certificate.public_key())?,
-            validity: Validity::of(&certificate).ok_or(crate::Error::OutOfTime)?,
+            validity: Validity::from_certificate(&certificate)
+                .ok_or(crate::Error::OutsideValidity)?,
         })
     }
 
-    /// The name of its key.
+    /// Returns the name of the anchor's key.
     pub fn key_name(&self) -> NameRef<'_> {
         self.key_name.as_ref()
     }
 
-    /// When it is believed.
+    /// Returns the period in which the anchor is trusted.
     pub const fn validity(&self) -> Validity {
         self.validity
     }
 }
 
-/// Who may sign whose certificate.
+/// A rule that allows a signer to issue certificates: variables shared by both patterns must match
+/// the same components.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Vouch {
-    /// The key that a certificate is for.
+pub struct IssuerRule {
+    /// Matches the name of the certified key.
     pub certificate: Pattern,
-    /// The key that signs it.
+    /// Matches the name of the issuer's key.
     pub signer: Pattern,
 }
 
-/// What following a signer's chain comes to.
+/// The result of validating a signer's certificate chain.
 #[derive(Clone, Debug)]
-pub enum Step {
-    /// It leads to an anchor: the signer's key and its name.
+pub enum ChainResult {
+    /// The chain leads to an anchor: name and key of the signer.
     Trusted(Name, VerifyKey),
-    /// This certificate is missing.
+    /// The certificate of this name is missing.
     Fetch(Name),
-    /// This certificate, by the name it was asked for, has a wrong signature and was dropped.
+    /// The certificate fetched by this name has a wrong signature and was removed.
     Bad(Name),
-    /// It leads nowhere.
+    /// The chain does not lead to an anchor.
     Refused(Refusal),
 }
 
@@ -88,43 +95,51 @@ struct Stored {
     key_name: Name,
     key: VerifyKey,
     validity: Validity,
-    /// Sets of anchors that the chain from here leads to, and when all of that chain is valid.
-    proven: (Sets, Validity),
-    /// For making room: the last use.
+    /// The anchor sets this certificate's chain leads to, and the period in which all certificates
+    /// of the chain are valid. Empty if not validated yet.
+    proven: (AnchorSet, Validity),
+    /// The value of `uses` at the last use, for eviction.
     used: u64,
 }
 
-/// Anchors, certificates, and who may vouch for whom.
+/// Validates certificate chains; stores anchors, certificates and issuer rules.
 #[derive(Debug, Default)]
-pub struct Chains {
-    anchors: Vec<(Sets, Anchor)>,
-    vouch: Vec<Vouch>,
-    /// By name.
+pub struct ChainValidator {
+    anchors: Vec<(AnchorSet, Anchor)>,
+    issuer_rules: Vec<IssuerRule>,
+    /// By certificate name.
     stored: BTreeMap<Name, Stored>,
     uses: u64,
 }
 
-impl Chains {
-    /// Other anchors and rules; what was proven by the former is to be proven again. Certificates stay.
-    pub fn reconfigure(&mut self, anchors: Vec<(Sets, Anchor)>, vouch: Vec<Vouch>) {
+impl ChainValidator {
+    /// Replaces anchors and issuer rules. Certificates stay, but are validated again.
+    pub fn reconfigure(
+        &mut self,
+        anchors: Vec<(AnchorSet, Anchor)>,
+        issuer_rules: Vec<IssuerRule>,
+    ) {
         self.anchors = anchors;
-        self.vouch = vouch;
+        self.issuer_rules = issuer_rules;
         self.stored.values_mut().for_each(|stored| stored.proven = (0, Validity::NEVER));
     }
 
-    /// Keeps a certificate. Nothing is believed by that.
+    /// Stores a certificate without trusting it, and returns its name. If full, evicts the least
+    /// recently used certificate, those not validated first.
     ///
     /// # Errors
-    /// [`Refusal::BadCertificate`] when it is none, or its key none that can be used.
+    /// [`Refusal::BadCertificate`] if `wire` is not a certificate with a usable key.
     pub fn add(&mut self, wire: &[u8]) -> Result<Name, Refusal> {
         let certificate = Certificate::check(wire).map_err(|_| Refusal::BadCertificate)?;
-        let key = VerifyKey::from_spki(certificate.public_key()).map_err(|_| Refusal::BadCertificate)?;
-        let validity = Validity::of(&certificate).ok_or(Refusal::BadCertificate)?;
+        let key =
+            VerifyKey::from_spki(certificate.public_key()).map_err(|_| Refusal::BadCertificate)?;
+        let validity = Validity::from_certificate(&certificate).ok_or(Refusal::BadCertificate)?;
         let name = certificate.data().name().to_name();
         self.uses += 1;
         if self.stored.len() >= CERTIFICATES_MAX && !self.stored.contains_key(&name) {
-            // What leads to an anchor stays before what anyone may have made.
-            let oldest = self.stored.iter().min_by_key(|(_, stored)| (stored.proven.0 != 0, stored.used));
+            // A validated certificate is worth more than one that anyone may have made.
+            let oldest =
+                self.stored.iter().min_by_key(|(_, stored)| (stored.proven.0 != 0, stored.used));
             if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
                 self.stored.remove(&oldest);
             }
@@ -142,100 +157,112 @@ impl Chains {
         Ok(name)
     }
 
-    /// Certificates kept, anchors aside.
+    /// Returns the number of stored certificates, anchors not counted.
     pub fn len(&self) -> usize {
         self.stored.len()
     }
 
-    /// True when no certificate is kept.
+    /// Returns whether no certificate is stored.
     pub fn is_empty(&self) -> bool {
         self.stored.is_empty()
     }
 
-    /// Follows a signer to one of the anchors in `sets`, at a second since 1970.
-    pub fn follow(&mut self, signer: KeyLocator<'_>, sets: Sets, now_s: u64) -> Step {
-        // Certificates by their names, and by the names that led to them.
+    /// Validates the chain from a signer to one of the anchors in `sets`, at a second since 1970.
+    ///
+    /// The first part climbs from the signer to an anchor or to a certificate whose chain is
+    /// cached. The second part verifies the signatures on the way down, each by the key above it.
+    pub fn validate(&mut self, signer: KeyLocator<'_>, sets: AnchorSet, now_s: u64) -> ChainResult {
+        // (stored certificate name, the name it was requested by), from the signer upwards.
         let mut path: Vec<(Name, Name)> = Vec::new();
         let mut locator = match signer {
             KeyLocator::Name(name) => Some(name.to_name()),
             KeyLocator::Digest(_) => None,
         };
         let (mut key, mut proven) = loop {
-            let by = match (&locator, signer) {
+            let issuer_locator = match (&locator, signer) {
                 (Some(name), _) => KeyLocator::Name(name.as_ref()),
                 (None, digest) => digest,
             };
-            match self.anchor(by, sets, now_s) {
+            match self.anchor(issuer_locator, sets, now_s) {
                 Some(Ok((anchor, _))) if path.is_empty() => {
-                    return Step::Trusted(anchor.key_name.clone(), anchor.key.clone());
+                    return ChainResult::Trusted(anchor.key_name.clone(), anchor.key.clone());
                 }
                 Some(Ok((anchor, of))) => break (anchor.key.clone(), (of, anchor.validity)),
-                Some(Err(refusal)) => return Step::Refused(refusal),
+                Some(Err(refusal)) => return ChainResult::Refused(refusal),
                 None => {}
             }
-            // A digest names nothing that could be asked for.
-            let Some(name) = &locator else { return Step::Refused(Refusal::UnknownKey) };
-            let Some(stored_name) = self.find(name.as_ref(), now_s) else { return Step::Fetch(name.clone()) };
-            if path.iter().any(|(passed, _)| *passed == stored_name) {
-                return Step::Refused(Refusal::ChainLoop);
+            // A key digest can't be turned into the name of a certificate to fetch.
+            let Some(name) = &locator else { return ChainResult::Refused(Refusal::UnknownKey) };
+            let Some(stored_name) = self.find(name.as_ref(), now_s) else {
+                return ChainResult::Fetch(name.clone());
+            };
+            if path.iter().any(|(visited, _)| *visited == stored_name) {
+                return ChainResult::Refused(Refusal::ChainLoop);
             }
             if path.len() == DEPTH_MAX {
-                return Step::Refused(Refusal::ChainTooDeep);
+                return ChainResult::Refused(Refusal::ChainTooDeep);
             }
             self.uses += 1;
             let uses = self.uses;
             let stored = self.stored.get_mut(&stored_name).expect("it was just found");
             stored.used = uses;
             if !stored.validity.contains(now_s) {
-                return Step::Refused(Refusal::CertificateOutOfTime);
+                return ChainResult::Refused(Refusal::CertificateOutsideValidity);
             }
             let (of, valid) = stored.proven;
             if of & sets != 0 && valid.contains(now_s) {
                 if path.is_empty() {
-                    return Step::Trusted(stored.key_name.clone(), stored.key.clone());
+                    return ChainResult::Trusted(stored.key_name.clone(), stored.key.clone());
                 }
                 break (stored.key.clone(), stored.proven);
             }
             let data = Data::check(&stored.wire).expect("it was checked when it was added");
             let Some(KeyLocator::Name(issuer)) = data.signature_info().key_locator() else {
-                return Step::Refused(Refusal::BadCertificate);
+                return ChainResult::Refused(Refusal::BadCertificate);
             };
             let issuer = issuer.to_name();
-            if !self.may_vouch(self.stored[&stored_name].key_name.as_ref(), issuer.as_ref()) {
-                return Step::Refused(Refusal::NotVouched);
+            if !self.may_issue_for(self.stored[&stored_name].key_name.as_ref(), issuer.as_ref()) {
+                return ChainResult::Refused(Refusal::IssuerNotAllowed);
             }
             path.push((stored_name, locator.replace(issuer).expect("it was a name")));
         };
-        // From the anchor down: each certificate by the key above it.
-        for (name, asked) in path.iter().rev() {
+        for (name, requested) in path.iter().rev() {
             let stored = self.stored.get_mut(name).expect("it is on the path");
             let data = Data::check(&stored.wire).expect("it was checked when it was added");
             if verify_data(&data, &key).is_err() {
-                // Another may be had under this name.
+                // Removed, as another certificate may be available under this name.
                 self.stored.remove(name);
-                return Step::Bad(asked.clone());
+                return ChainResult::Bad(requested.clone());
             }
             proven.1 = proven.1.and(stored.validity);
             stored.proven = proven;
             key = stored.key.clone();
         }
         let signer = self.stored[&path[0].0].key_name.clone();
-        Step::Trusted(signer, key)
+        ChainResult::Trusted(signer, key)
     }
 
-    /// The anchor of this name or digest in these sets. `Some(Err)` when its time is over or has not come.
-    fn anchor(&self, by: KeyLocator<'_>, sets: Sets, now_s: u64) -> Option<Result<(&Anchor, Sets), Refusal>> {
+    /// Returns the valid anchor of this key name or digest in `sets`, with its sets. `None` if
+    /// there is no such anchor, `Some(Err)` if it is not valid now.
+    fn anchor(
+        &self,
+        by: KeyLocator<'_>,
+        sets: AnchorSet,
+        now_s: u64,
+    ) -> Option<Result<(&Anchor, AnchorSet), Refusal>> {
         let is = |anchor: &Anchor| match by {
             KeyLocator::Name(name) => is_of_key(name, anchor.key_name.as_ref()),
             KeyLocator::Digest(digest) => anchor.key.key_digest().is_some_and(|own| own == digest),
         };
-        let mut found = self.anchors.iter().filter(|(of, anchor)| of & sets != 0 && is(anchor)).peekable();
+        let mut found =
+            self.anchors.iter().filter(|(of, anchor)| of & sets != 0 && is(anchor)).peekable();
         found.peek()?;
         let valid = found.find(|(_, anchor)| anchor.validity.contains(now_s));
-        Some(valid.map(|(of, anchor)| (anchor, *of)).ok_or(Refusal::CertificateOutOfTime))
+        Some(valid.map(|(of, anchor)| (anchor, *of)).ok_or(Refusal::CertificateOutsideValidity))
     }
 
-    /// The stored certificate a locator means: of that name, or of that key; of several the latest that is valid.
+    /// Returns the name of the stored certificate that a locator refers to: by certificate name, or
+    /// by key name. Of several for one key, the latest version that is valid now.
     fn find(&self, locator: NameRef<'_>, now_s: u64) -> Option<Name> {
         if self.stored.contains_key(locator.as_bytes()) {
             return Some(locator.to_name());
@@ -249,17 +276,21 @@ impl Chains {
             .map(|(name, _)| name.clone())
     }
 
-    /// Without rules: an identity vouches for itself and the names below it.
-    fn may_vouch(&self, subject: NameRef<'_>, issuer: NameRef<'_>) -> bool {
+    /// Returns whether `issuer` may issue a certificate for `subject`. Without rules, an identity
+    /// may issue for itself and for names below it.
+    fn may_issue_for(&self, subject: NameRef<'_>, issuer: NameRef<'_>) -> bool {
         let Some(issuer) = key_name(issuer) else { return false };
-        if self.vouch.is_empty() {
+        if self.issuer_rules.is_empty() {
             return identity(issuer).is_prefix_of(identity(subject));
         }
-        self.vouch.iter().any(|rule| rule.signer.matches_with(issuer, &rule.certificate, subject))
+        self.issuer_rules
+            .iter()
+            .any(|rule| rule.signer.matches_with(issuer, &rule.certificate, subject))
     }
 }
 
-/// The key that a locator names, which may name a certificate of it. `None` when it names neither.
+/// Returns the key name in a key locator, which is the name of a key or of its certificate. `None`
+/// if it is neither.
 pub fn key_name(locator: NameRef<'_>) -> Option<NameRef<'_>> {
     let is_key = |index| locator.component(index) == Some(convention::KEY);
     if is_key(-4) {
@@ -268,12 +299,12 @@ pub fn key_name(locator: NameRef<'_>) -> Option<NameRef<'_>> {
     is_key(-2).then_some(locator)
 }
 
-/// Whose key it is.
+/// Returns the identity part of a key name.
 fn identity(key_name: NameRef<'_>) -> NameRef<'_> {
     key_name.prefix(key_name.len().saturating_sub(2))
 }
 
-/// True when the locator is the key's name or that of a certificate of it.
+/// Returns whether the locator is the name of the key or of one of its certificates.
 fn is_of_key(locator: NameRef<'_>, key: NameRef<'_>) -> bool {
     locator == key || locator.len() == key.len() + 2 && key.is_prefix_of(locator)
 }

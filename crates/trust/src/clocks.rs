@@ -1,18 +1,20 @@
-//! The two clocks of a host, and what each is for.
+//! The two clocks of a host: monotonic for time limits, wall clock for timestamps.
 
 /// One reading of both clocks.
 ///
-/// The wall clock may be set at any time, by hand or by NTP, and it alone goes on while a machine sleeps. So it is read anew for each command,
-/// and never computed from an earlier reading. Decision 0045.
+/// The wall clock may be set at any time, by hand or by NTP, and it alone advances while a machine
+/// sleeps. So it is read for each command and never computed from an earlier reading (decision
+/// 0045).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clocks {
-    /// Milliseconds of a clock that only goes forward: for time limits.
+    /// Milliseconds of the monotonic clock: for time limits.
     pub elapsed_ms: u64,
     /// Milliseconds since 1970 on the wall clock: for timestamps and validity periods.
     pub unix_ms: u64,
 }
 
-/// Returns a time span as people read it: `121 s`, `3 h 20 min`, `17 days`. Seconds are rounded up, so that what is beyond a limit looks so.
+/// Formats a time span for people: `121 s`, `3 h 20 min`, `17 days`. Seconds are rounded up, so
+/// that a span just beyond a limit never looks equal to it.
 pub fn describe_span(span_ms: u64) -> String {
     let seconds = span_ms.div_ceil(1000);
     let minutes = (span_ms / 1000 + 30) / 60;

@@ -1,39 +1,45 @@
-//! Command Interests, in both forms that clients use.
+//! Signed command Interests, in both formats that clients use.
 //!
-//! * Format 0.3: a signed Interest, `/<prefix>/<module>/<verb>/<parameters>/params-sha256=…`, signature in InterestSignatureInfo.
-//! * Format 0.2: everything in the name, `/<prefix>/<module>/<verb>/<parameters>/<timestamp>/<nonce>/<SignatureInfo>/<SignatureValue>`,
-//!   the last two being whole elements within generic components. The signature covers the components before the last.
+//! * Format 0.3: a signed Interest, `/<prefix>/<module>/<verb>/<parameters>/params-sha256=…`, with
+//!   the signature in InterestSignatureInfo.
+//! * Format 0.2: everything in the name,
+//!   `/<prefix>/<module>/<verb>/<parameters>/<timestamp>/<nonce>/<SignatureInfo>/<SignatureValue>`.
+//!   The last two are whole elements within generic components; the signature covers all components
+//!   before the last.
+//!
+//! This module only reads commands. [`crate::policy`] and [`crate::authority`] verify them.
 
 use crate::clocks::describe_span;
 use nw_name::{ComponentType, NameRef};
 use nw_wire::{Interest, KeyLocator, Reader, SignatureInfo, SignatureType, types as t};
 
-/// Components that format 0.2 adds to a name.
+/// Number of name components that format 0.2 adds.
 const LEGACY_COMPONENTS: usize = 4;
 
-/// How a command is signed.
+/// The format of a command's signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandFormat {
-    /// In the name.
+    /// Format 0.2: in the name.
     V02,
-    /// In the Interest's own fields.
+    /// Format 0.3: in the Interest's signature elements.
     V03,
 }
 
-/// Who signed a command.
+/// The signer that a command names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandSigner<'a> {
-    /// Anybody: a plain digest.
+    /// No key: the signature is a plain SHA-256 digest, which anybody can make.
     Digest,
-    /// Who has this key.
+    /// The holder of this key.
     Key(KeyLocator<'a>),
 }
 
 impl<'a> CommandSigner<'a> {
-    /// Who signed, by what SignatureInfo says.
+    /// Returns the signer named by a SignatureInfo.
     ///
     /// # Errors
-    /// [`Refusal::Unsigned`], [`Refusal::UnknownType`], or [`Refusal::Malformed`] when a key's signature names no key.
+    /// [`Refusal::Unsigned`], [`Refusal::UnknownType`], or [`Refusal::Malformed`] if the signature
+    /// needs a KeyLocator and has none.
     pub fn of(info: &SignatureInfo<'a>) -> Result<Self, Refusal> {
         match (info.typ(), info.key_locator()) {
             (SignatureType::Null, _) => Err(Refusal::Unsigned),
@@ -45,82 +51,83 @@ impl<'a> CommandSigner<'a> {
     }
 }
 
-/// A signed command, read but not verified.
+/// A signed command, parsed but not verified.
 #[derive(Clone, Copy, Debug)]
 pub struct Command<'a> {
-    /// How it is signed.
+    /// The signature's format.
     pub format: CommandFormat,
-    /// What is commanded: the name without what signing added to it.
+    /// The name without the components added by signing.
     pub name: NameRef<'a>,
-    /// Who signed it.
+    /// The signer it names.
     pub signer: CommandSigner<'a>,
-    /// How the signature is made.
+    /// The signature's type.
     pub typ: SignatureType,
-    /// When it was signed, milliseconds since 1970, if it says so.
+    /// The signature's time, milliseconds since 1970, if present.
     pub time_ms: Option<u64>,
-    /// What makes it unlike others of the same time, if it says so.
+    /// The signature's nonce, if present.
     pub nonce: Option<&'a [u8]>,
-    /// What the signature covers, in pieces.
+    /// The signed bytes, in up to three pieces.
     pub signed: [&'a [u8]; 3],
-    /// SignatureValue's TLV-VALUE.
+    /// The TLV-VALUE of SignatureValue.
     pub signature: &'a [u8],
 }
 
-/// Why a command is not obeyed.
+/// The reason why a command is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Nothing signs it.
+    /// The Interest has no signature.
     Unsigned,
-    /// Its signature can't be read, or names no key where it must.
+    /// The signature can't be parsed, or lacks a required KeyLocator.
     Malformed,
-    /// Its signature is of a type we can't verify.
+    /// The signature type is not supported.
     UnknownType,
-    /// Its signature does not match.
+    /// The signature does not match.
     BadSignature,
-    /// A plain digest does not do here.
+    /// A digest signature is not accepted from this face.
     DigestNotEnough,
-    /// Its key is not one we know, and must be here.
+    /// The key is unknown, and only known keys are accepted from this face.
     UnknownKey,
-    /// Its key is known, but may not command from here.
+    /// The key is known, but not accepted from this face.
     KeyNotAllowed,
-    /// No rule lets its signer do that.
+    /// No rule allows the signer to do this.
     NotAllowed,
-    /// A certificate of its signer's chain could not be had.
+    /// A certificate of the signer's chain could not be fetched.
     CertificateMissing,
-    /// A certificate of the chain, or its anchor, is not valid at this time.
-    CertificateOutOfTime,
-    /// What stands for a certificate of the chain is none, or its signature does not match.
+    /// A certificate of the chain, or its anchor, is outside its validity period.
+    CertificateOutsideValidity,
+    /// A certificate of the chain is malformed, or its signature does not match.
     BadCertificate,
-    /// A certificate of the chain is signed by somebody who may not vouch for its key.
-    NotVouched,
-    /// The chain comes back to itself without an anchor.
+    /// The issuer of a certificate in the chain may not issue for its key.
+    IssuerNotAllowed,
+    /// The chain contains a loop and no anchor.
     ChainLoop,
-    /// The chain has too many certificates.
+    /// The chain has more than [`DEPTH_MAX`](crate::chain::DEPTH_MAX) certificates.
     ChainTooDeep,
     /// Too many commands wait for certificates.
     TooManyWaiting,
-    /// It does not say when it was signed.
+    /// The signature has no time.
     NoTime,
-    /// Its timestamp is too far from the verifier's clock.
+    /// The signature's time is too far from the router's clock.
     Stale {
-        /// How far, milliseconds.
+        /// The difference, milliseconds.
         off_ms: u64,
-        /// How far it may be, milliseconds.
+        /// The maximum difference, milliseconds.
         limit_ms: u64,
     },
-    /// It was seen before, or is older than what can be told from seen ones.
+    /// The command was seen before, or is older than the replay history of its key.
     Replayed,
-    /// Too many different keys at once.
+    /// Too many different keys are in use.
     TooManyKeys,
 }
 
 impl Refusal {
-    /// True when the sender gets no answer, as NFD does it: it would not understand one. All others get a 403.
+    /// Returns whether the sender gets no answer (as in NFD, for malformed signatures). All other
+    /// refusals are answered with status 403.
     pub const fn is_silent(self) -> bool {
         matches!(self, Refusal::Malformed)
     }
 
-    /// Returns the refusal in a few words. [`Display`](std::fmt::Display) says more where there is more to say.
+    /// Returns a short message. [`Display`](std::fmt::Display) adds the details.
     pub const fn as_str(self) -> &'static str {
         match self {
             Refusal::Unsigned => "the command is not signed",
@@ -128,34 +135,46 @@ impl Refusal {
             Refusal::UnknownType => "the command's signature type is not supported",
             Refusal::BadSignature => "the command's signature does not match",
             Refusal::DigestNotEnough => "a command from here must be signed by a key",
-            Refusal::UnknownKey => "the command's key is not known here",
-            Refusal::KeyNotAllowed => "the command's key may not command from here",
-            Refusal::NotAllowed => "no rule lets the command's signer do this",
+            Refusal::UnknownKey => "the command's key is not known to this router",
+            Refusal::KeyNotAllowed => "the command's key is not allowed to command from this face",
+            Refusal::NotAllowed => "no rule allows the command's signer to do this",
             Refusal::CertificateMissing => {
                 "a certificate between the command's key and a trust anchor could not be fetched"
             }
-            Refusal::CertificateOutOfTime => {
+            Refusal::CertificateOutsideValidity => {
                 "a certificate between the command's key and a trust anchor is not valid at this time"
             }
-            Refusal::BadCertificate => "a certificate between the command's key and a trust anchor is wrong",
-            Refusal::NotVouched => "a certificate's issuer may not vouch for its key",
-            Refusal::ChainLoop => {
-                "the certificates of the command's key lead to no trust anchor but back to themselves"
+            Refusal::BadCertificate => {
+                "a certificate between the command's key and a trust anchor is malformed or has a wrong signature"
             }
-            Refusal::ChainTooDeep => "too many certificates between the command's key and a trust anchor",
+            Refusal::IssuerNotAllowed => {
+                "no rule allows the issuer of a certificate to certify its key"
+            }
+            Refusal::ChainLoop => {
+                "the certificates of the command's key form a loop without a trust anchor"
+            }
+            Refusal::ChainTooDeep => {
+                "too many certificates between the command's key and a trust anchor"
+            }
             Refusal::TooManyWaiting => "too many commands wait for certificates; try again",
-            Refusal::NoTime => "the command does not say when it was signed",
+            Refusal::NoTime => "the command's signature has no timestamp",
             Refusal::Stale { .. } => "the command's timestamp is too far from the router's clock",
-            Refusal::Replayed => "the command was seen before or is older than the key's later ones",
-            Refusal::TooManyKeys => "too many keys sign commands at this time",
+            Refusal::Replayed => {
+                "the command was seen before, or is older than recent commands of its key"
+            }
+            Refusal::TooManyKeys => {
+                "too many different keys sign commands; try again in a few minutes"
+            }
         }
     }
 }
 
 impl Refusal {
-    /// Returns the refusal of something else than a command, such as "the prefix announcement".
-    pub fn of(self, subject: &str) -> String {
-        self.to_string().replace("the command", subject).replace("a command from", &format!("{subject} from"))
+    /// Returns the message for something other than a command, such as "the prefix announcement".
+    pub fn message_for(self, subject: &str) -> String {
+        self.to_string()
+            .replace("the command", subject)
+            .replace("a command from", &format!("{subject} from"))
     }
 }
 
@@ -164,7 +183,8 @@ impl std::fmt::Display for Refusal {
         match *self {
             Refusal::Stale { off_ms, limit_ms } => write!(
                 f,
-                "the command's timestamp differs from the router's clock by {} (limit {} s). Check the time on both machines.",
+                "the command's timestamp differs from the router's clock by {} (limit {} s). \
+                 Check the time on both machines.",
                 describe_span(off_ms),
                 limit_ms / 1000
             ),
@@ -176,7 +196,7 @@ impl std::fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl<'a> Command<'a> {
-    /// Reads a command in either form. Nothing is verified.
+    /// Parses a command in either format, without verifying it.
     ///
     /// # Errors
     /// [`Refusal::Unsigned`] or [`Refusal::Malformed`].
@@ -195,7 +215,8 @@ impl<'a> Command<'a> {
         signed: [&'a [u8]; 3],
         signature: &'a [u8],
     ) -> Result<Self, Refusal> {
-        // The checked Interest has one parameters digest; in a command it stands last.
+        // A checked Interest has exactly one parameters digest; in a command it is the last
+        // component.
         let last = name.component(-1).ok_or(Refusal::Malformed)?;
         if last.typ() != ComponentType::PARAMETERS_DIGEST {
             return Err(Refusal::Malformed);
@@ -218,8 +239,9 @@ impl<'a> Command<'a> {
         let mut next = || added.next().ok_or(Refusal::Unsigned);
         let (time, nonce, info, value) = (next()?, next()?, next()?, next()?);
         let starts_with =
-            |value: &[u8], typ: u32| value.first().is_some_and(|octet| u32::from(*octet) == typ);
-        let generic = [info, value].iter().all(|component| component.typ() == ComponentType::GENERIC);
+            |value: &[u8], typ: u32| value.first().is_some_and(|byte| u32::from(*byte) == typ);
+        let generic =
+            [info, value].iter().all(|component| component.typ() == ComponentType::GENERIC);
         if !generic
             || !starts_with(info.value(), t::SIGNATURE_INFO)
             || !starts_with(value.value(), t::SIGNATURE_VALUE)
@@ -241,7 +263,7 @@ impl<'a> Command<'a> {
     }
 }
 
-/// The value of the one element that `bytes` must be.
+/// Returns the value of the single element of type `typ` that must fill `bytes`.
 fn only_element(bytes: &[u8], typ: u32) -> Result<&[u8], Refusal> {
     let mut reader = Reader::new(bytes, 0);
     match reader.next() {

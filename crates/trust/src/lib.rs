@@ -1,7 +1,7 @@
-//! Keys, signing, verification, certificates, and who may command a router.
+//! Keys, signatures, certificates, and the authorization of management commands.
 //!
-//! Layer 2 (state): refuses to know faces. Time is an argument; randomness comes from the cryptographic library alone (key generation,
-//! ECDSA), which is why this crate's signatures are not repeatable.
+//! Layer 2 (state): does not depend on faces. Time is an argument. The only randomness is that of
+//! the cryptographic library (key generation, ECDSA), so signatures are not repeatable.
 
 #![forbid(unsafe_code)]
 
@@ -14,63 +14,63 @@ pub mod command;
 pub mod fetch;
 pub mod key;
 pub mod pattern;
-pub mod peer;
+pub mod peer_group;
+pub mod pem;
 pub mod policy;
 pub mod replay;
 pub mod rules;
 pub mod safebag;
-pub mod text;
 pub mod verify;
 
-pub use authority::{Asker, Asking, Authority, Decision, Rules};
+pub use authority::{Authority, AuthorizationRequest, Decision, Requester, Rules};
 pub use certificate::Validity;
-pub use chain::{Anchor, Vouch};
+pub use chain::{Anchor, IssuerRule};
 pub use clocks::Clocks;
 pub use command::{Command, CommandFormat, CommandSigner, Refusal};
 pub use key::{Key, KeyKind, Signer};
 pub use pattern::Pattern;
-pub use peer::Peer;
-pub use policy::{CommandPolicy, CommandRules, Reach};
-pub use rules::{Allow, Privilege, Privileges, Side};
+pub use peer_group::PeerGroup;
+pub use policy::{AllowFrom, CommandPolicy, CommandRules};
+pub use rules::{AllowRule, FaceScope, Privilege, Privileges};
 pub use verify::{VerifyKey, verify_data, verify_digest, verify_interest};
 
-/// Why something about keys or signatures did not work.
+/// An error in handling keys, signatures or certificates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The bytes are no key of a kind we know.
+    /// The bytes are not a key of a supported kind.
     #[error("not a key: {0}")]
     NotAKey(&'static str),
-    /// The library could not make or use a key; not a matter of the input.
+    /// The cryptographic library failed to make or use a key, independent of the input.
     #[error("the cryptographic library failed while {0}")]
     Library(&'static str),
-    /// The signature does not fit the bytes and the key.
+    /// The signature does not match the bytes and the key.
     #[error("the signature does not match")]
     Mismatch,
-    /// The signature is of a type this key does not make.
-    #[error("a signature of another type than the key makes")]
+    /// The signature's type differs from the one this key makes.
+    #[error("the signature type does not match the key type")]
     WrongType,
-    /// There is no signature.
+    /// The packet has no signature.
     #[error("not signed")]
     Unsigned,
-    /// A shared secret was used where a public key is needed.
-    #[error("an HMAC key has no public half")]
-    NoPublicHalf,
-    /// The certificate is valid at another time, or at none.
+    /// An HMAC key was used where a public key is needed.
+    #[error("an HMAC key has no public key")]
+    NoPublicKey,
+    /// The time is outside the certificate's validity period.
     #[error("the certificate is not valid at this time")]
-    OutOfTime,
-    /// An encrypted key does not open with this passphrase.
+    OutsideValidity,
+    /// The passphrase does not decrypt the key.
     #[error("wrong passphrase, or the encrypted key is damaged")]
     WrongPassphrase,
-    /// An encrypted key is encrypted in a way we don't know, or don't take.
-    #[error("the key is encrypted in another way than PBES2 with PBKDF2: {0}")]
+    /// The key's encryption scheme is not supported.
+    #[error("unsupported key encryption (PBES2 with PBKDF2 is needed): {0}")]
     Encryption(&'static str),
-    /// The private key is not the one that the certificate is for.
-    #[error("the private key does not belong to the certificate beside it")]
-    NotItsKey,
-    /// The text is not what was asked for.
+    /// The private key does not belong to the certificate.
+    #[error("the private key does not belong to the certificate given with it")]
+    KeyMismatch,
+    /// The text is not encoded as expected.
     #[error("not {0}")]
     Text(&'static str),
-    /// The bytes are no packet of the kind that was asked for.
+    /// The bytes are not a valid packet of the expected kind.
     #[error("not a valid packet: {0}")]
     Packet(#[from] nw_wire::Error),
 }

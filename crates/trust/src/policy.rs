@@ -1,62 +1,63 @@
-//! Who may command a router.
+//! The basic rules for commands: which kinds of signatures are accepted from which faces.
 //!
-//! The default suits a newcomer and a shared machine alike: who can open the router's local socket may command it, signed by a digest or by
-//! any key; from elsewhere only keys that were made known. What can be verified is verified: a digest must match, a known key's
-//! signature must match. Digest signatures are everybody's, so they are not held to one clock and not checked for replay.
+//! The default: any process that can open the router's local socket may command it, with a digest
+//! signature or any key; other machines need a key known to the router. Signatures are always
+//! verified as far as possible: a digest must match, and so must the signature of a known key.
+//! Anybody can make a digest signature, so these are not checked for replay.
 
 use crate::command::{Command, CommandSigner, Refusal};
-use crate::replay::Replay;
+use crate::replay::ReplayGuard;
 use crate::verify::{VerifyKey, verify_digest};
 use nw_name::Name;
 use nw_wire::{Data, Interest, KeyLocator, SignatureType, sha256};
 use std::collections::BTreeMap;
 
-/// From where commands signed in some way are accepted.
+/// The faces from which commands with some kind of signature are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// From nowhere.
+pub enum AllowFrom {
+    /// No face.
     Nowhere,
-    /// From faces of the same machine.
+    /// Faces to applications on this machine.
     Local,
-    /// From any face.
+    /// Any face.
     Anywhere,
 }
 
-impl Reach {
+impl AllowFrom {
     const fn includes(self, local: bool) -> bool {
         match self {
-            Reach::Nowhere => false,
-            Reach::Local => local,
-            Reach::Anywhere => true,
+            AllowFrom::Nowhere => false,
+            AllowFrom::Local => local,
+            AllowFrom::Anywhere => true,
         }
     }
 }
 
-/// What a router's owner decides.
+/// The basic rules, by the kind of signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandRules {
-    /// Commands signed by a plain digest.
-    pub digest: Reach,
-    /// Commands signed by a key we can't verify, because we don't know it.
-    pub unknown_key: Reach,
-    /// Commands signed by a known key.
-    pub known_key: Reach,
-    /// How far from now a command's time may be, milliseconds.
+    /// For digest signatures.
+    pub digest: AllowFrom,
+    /// For signatures by an unknown key, which can't be verified.
+    pub unknown_key: AllowFrom,
+    /// For signatures by a known key.
+    pub known_key: AllowFrom,
+    /// The maximum difference between a command's time and now, milliseconds.
     pub grace_ms: u64,
 }
 
 impl Default for CommandRules {
     fn default() -> Self {
         CommandRules {
-            digest: Reach::Local,
-            unknown_key: Reach::Local,
-            known_key: Reach::Anywhere,
+            digest: AllowFrom::Local,
+            unknown_key: AllowFrom::Local,
+            known_key: AllowFrom::Anywhere,
             grace_ms: 120_000,
         }
     }
 }
 
-/// A signature and what it covers.
+/// A signature and the bytes it covers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Signature<'a> {
     pub(crate) signer: CommandSigner<'a>,
@@ -66,8 +67,8 @@ pub(crate) struct Signature<'a> {
 }
 
 impl<'a> Signature<'a> {
-    /// As [`of`](Self::of), for a prefix announcement: one with a Null signature is taken for one that is signed by a digest, as that proves no
-    /// more. NDNts makes them so, inside a signed command.
+    /// Returns the signature of a prefix announcement. A Null signature is treated like a digest
+    /// signature, as it proves no less; NDNts makes such announcements inside signed commands.
     pub(crate) fn of_announcement(data: &Data<'a>) -> Result<Self, Refusal> {
         let typ = data.signature_info().typ();
         if typ != SignatureType::Null {
@@ -92,7 +93,7 @@ impl<'a> Signature<'a> {
 
     pub(crate) fn verify_digest(&self) -> Result<(), Refusal> {
         if self.typ == SignatureType::Null {
-            return Ok(()); // only of an announcement: there is nothing to compare
+            return Ok(()); // only for announcements; nothing to compare
         }
         verify_digest(&self.signed, self.value).map_err(|_| Refusal::BadSignature)
     }
@@ -104,36 +105,41 @@ impl<'a> Command<'a> {
     }
 }
 
-/// Decides on commands: rules, known keys, and what was seen.
+/// Applies the basic rules, and protects against replayed commands.
 #[derive(Debug)]
 pub struct CommandPolicy {
     rules: CommandRules,
     keys: BTreeMap<Name, VerifyKey>,
-    replay: Replay,
+    replay: ReplayGuard,
 }
 
 impl CommandPolicy {
-    /// Of these rules, knowing no key.
+    /// Creates a policy without known keys.
     pub const fn new(rules: CommandRules) -> Self {
-        CommandPolicy { rules, keys: BTreeMap::new(), replay: Replay::new(rules.grace_ms) }
+        CommandPolicy { rules, keys: BTreeMap::new(), replay: ReplayGuard::new(rules.grace_ms) }
     }
 
-    /// Makes a key known by its name.
+    /// Adds a known key.
     pub fn add_key(&mut self, name: Name, key: VerifyKey) {
         self.keys.insert(name, key);
     }
 
-    /// Other rules and keys from now on, as when the configuration is read again. What was seen stays seen.
-    pub fn reconfigure(&mut self, rules: CommandRules, keys: impl IntoIterator<Item = (Name, VerifyKey)>) {
+    /// Replaces rules and known keys. The replay history stays.
+    pub fn reconfigure(
+        &mut self,
+        rules: CommandRules,
+        keys: impl IntoIterator<Item = (Name, VerifyKey)>,
+    ) {
         self.replay.set_grace_ms(rules.grace_ms);
         self.rules = rules;
         self.keys = keys.into_iter().collect();
     }
 
-    /// Decides on a command that came from a face (`local`: of the same machine) at `now_ms`, milliseconds since 1970.
+    /// Decides on a command at `now_ms`, milliseconds since 1970. `local`: it came from a face of
+    /// this machine.
     ///
     /// # Errors
-    /// Why it must not be obeyed.
+    /// The reason why the command is refused.
     pub fn check<'a>(
         &mut self,
         interest: &Interest<'a>,
@@ -146,17 +152,21 @@ impl CommandPolicy {
         Ok(command)
     }
 
-    /// Decides on a Data that speaks for somebody, such as a prefix announcement, by the rules for commands. A Data has no time of its own:
-    /// whoever asks looks at its ValidityPeriod.
+    /// Decides on a signed Data such as a prefix announcement, by the same rules. The caller checks
+    /// its ValidityPeriod.
     ///
     /// # Errors
-    /// Why it must not be believed.
+    /// The reason why the Data is refused.
     pub fn check_data(&self, data: &Data<'_>, local: bool) -> Result<(), Refusal> {
         self.check_signature(&Signature::of_announcement(data)?, local).map(drop)
     }
 
-    /// Returns whether the signature was made by a key that is known.
-    pub(crate) fn check_signature(&self, signature: &Signature<'_>, local: bool) -> Result<bool, Refusal> {
+    /// Checks a signature by the rules, and returns whether a known key made it.
+    pub(crate) fn check_signature(
+        &self,
+        signature: &Signature<'_>,
+        local: bool,
+    ) -> Result<bool, Refusal> {
         let CommandSigner::Key(locator) = signature.signer else {
             if !self.rules.digest.includes(local) {
                 return Err(Refusal::DigestNotEnough);
@@ -171,12 +181,12 @@ impl CommandPolicy {
         }
     }
 
-    /// Checks that a command of that time is neither too old nor too new by itself.
+    /// Checks that the command's time, if present, is within the grace period.
     pub(crate) fn check_fresh(&self, command: &Command<'_>, now_ms: u64) -> Result<(), Refusal> {
         command.time_ms.map_or(Ok(()), |time_ms| self.replay.check_fresh(time_ms, now_ms))
     }
 
-    /// Returns how often there were too many keys.
+    /// Returns how often the replay history had too many keys.
     pub(crate) const fn shortages(&self) -> u64 {
         self.replay.shortages()
     }
@@ -188,18 +198,20 @@ impl CommandPolicy {
         now_ms: u64,
     ) -> Result<(), Refusal> {
         let key_digest = match command.signer {
-            // Anyone can make a fresh digest: a time is held to the grace period where there is one, but not required.
+            // Anyone can make a fresh digest signature, so a time is checked but not required.
             CommandSigner::Digest => return self.check_fresh(command, now_ms),
             CommandSigner::Key(KeyLocator::Name(name)) => sha256(&[&[0], name.as_bytes()]),
             CommandSigner::Key(KeyLocator::Digest(digest)) => sha256(&[&[1], digest]),
         };
         let time_ms = command.time_ms.ok_or(Refusal::NoTime)?;
         let command_digest = sha256(&command.signed);
-        let tag = u64::from_le_bytes(*command_digest.first_chunk().expect("32 octets have a first 8"));
+        let tag =
+            u64::from_le_bytes(*command_digest.first_chunk().expect("32 bytes have a first 8"));
         self.replay.accept(key_digest, is_verified, time_ms, tag, now_ms)
     }
 
-    /// By the key's name, by the name of one of its certificates (issuer and version behind the key's name), or by its digest.
+    /// Returns the known key for a locator: the key's name, the name of one of its certificates
+    /// (two more components), or its digest.
     fn key(&self, locator: KeyLocator<'_>) -> Option<&VerifyKey> {
         match locator {
             KeyLocator::Name(name) => {

@@ -1,69 +1,78 @@
-//! Protection against commands that are sent again.
+//! ReplayGuard protection for signed commands.
 //!
-//! Per key, the last [`SEEN_MAX`] commands are remembered by time and digest; what is older than those is refused. So two programs that
-//! share a key need not agree whose command comes first, and no command works twice. Whatever was signed longer ago than the grace
-//! period is refused anyway, so a key that was silent for that long is forgotten.
+//! For each key, the times and digests of its last [`SEEN_MAX`] commands are remembered; older
+//! commands are refused. So two programs that share a key need not agree on an order, and no
+//! command works twice. Commands older than the grace period are refused anyway, so a key without
+//! commands for that long may be forgotten.
 //!
-//! The clock may be set back. What was seen before is then of a time to come: it is kept until that time has passed, as it would work again
-//! then, but does not stand in the way of the commands of now.
+//! The clock may be set back. Commands seen before then lie in the future: they are kept (as
+//! blocked spans) until their time has passed, as they would be fresh again then, but they do not
+//! block commands of the present.
 //!
-//! Memory is bounded: [`KEYS_MAX`] keys that were verified, and as many that were not. Anyone can use a key that is not verified, so there the
-//! one silent for longest gives way.
+//! Memory is bounded: [`KEYS_MAX`] verified keys, and as many unverified ones. Anyone can use an
+//! unverified key, so of these the least recently used is evicted.
 
 use crate::command::Refusal;
 use std::collections::BTreeMap;
 
-/// Commands remembered per key.
+/// Maximum number of commands remembered per key.
 pub const SEEN_MAX: usize = 64;
 
-/// Keys remembered that were verified, and as many that were not.
+/// Maximum number of verified keys remembered, and of unverified ones.
 pub const KEYS_MAX: usize = 4096;
 
-/// Spans of time per key that were set aside when the clock was set back.
-const SPANS_MAX: usize = 8;
+/// Maximum number of blocked spans per key.
+const BLOCKED_SPANS_MAX: usize = 8;
 
-/// What was seen, per key.
+/// The replay history of all keys.
 #[derive(Debug)]
-pub struct Replay {
+pub struct ReplayGuard {
     grace_ms: u64,
     verified: Keys,
     unverified: Keys,
     uses: u64,
-    /// How often there were too many keys.
+    /// How often a table of keys was full.
     shortages: u64,
 }
 
-type Keys = BTreeMap<[u8; 32], History>;
+type Keys = BTreeMap<[u8; 32], KeyHistory>;
 
 #[derive(Debug, Default)]
-struct History {
-    /// Times and digests, sorted.
+struct KeyHistory {
+    /// Times (milliseconds since 1970) and digests, sorted.
     seen: Vec<(u64, u64)>,
-    /// Times up to this one are refused, from `first_ms` on: some of them are no longer in `seen`.
+    /// Times up to this one are refused, as some of them are no longer in `seen`.
     floor_ms: u64,
     /// The earliest time accepted since the clock was last set back.
     first_ms: u64,
-    /// Spans of time, to come when they were set aside, whose commands are refused.
-    spans: Vec<(u64, u64)>,
-    /// Order of use, for making room.
+    /// Spans of time in the future of the clock, set back since, in which all commands are refused.
+    blocked_spans: Vec<(u64, u64)>,
+    /// The value of `uses` at the last use, for eviction.
     used: u64,
 }
 
-impl Replay {
-    /// Commands signed up to `grace_ms` milliseconds before or after now are fresh.
+impl ReplayGuard {
+    /// Creates an empty history. Commands are fresh up to `grace_ms` milliseconds before or after
+    /// now.
     pub const fn new(grace_ms: u64) -> Self {
-        Replay { grace_ms, verified: BTreeMap::new(), unverified: BTreeMap::new(), uses: 0, shortages: 0 }
+        ReplayGuard {
+            grace_ms,
+            verified: BTreeMap::new(),
+            unverified: BTreeMap::new(),
+            uses: 0,
+            shortages: 0,
+        }
     }
 
-    /// Another grace period from now on; what was seen stays seen.
+    /// Changes the grace period. The history stays.
     pub const fn set_grace_ms(&mut self, grace_ms: u64) {
         self.grace_ms = grace_ms;
     }
 
-    /// Checks that a command of that time is fresh.
+    /// Checks that a command of that time is fresh: within the grace period.
     ///
     /// # Errors
-    /// [`Refusal::Stale`].
+    /// [`Refusal::Stale`] if it is not.
     pub const fn check_fresh(&self, time_ms: u64, now_ms: u64) -> Result<(), Refusal> {
         let off_ms = now_ms.abs_diff(time_ms);
         if off_ms > self.grace_ms {
@@ -72,10 +81,12 @@ impl Replay {
         Ok(())
     }
 
-    /// Remembers a command: `key` and `command` are digests of whatever identifies them; `now_ms` is the wall clock's.
+    /// Records a command if it is fresh and new. `key` and `command` are digests that identify
+    /// them; `now_ms` is the wall clock, milliseconds since 1970.
     ///
     /// # Errors
-    /// [`Refusal::Stale`], [`Refusal::Replayed`] or [`Refusal::TooManyKeys`]; nothing is remembered then.
+    /// [`Refusal::Stale`], [`Refusal::Replayed`] or [`Refusal::TooManyKeys`]; nothing is recorded
+    /// then.
     pub fn accept(
         &mut self,
         key: [u8; 32],
@@ -85,9 +96,13 @@ impl Replay {
         now_ms: u64,
     ) -> Result<(), Refusal> {
         self.check_fresh(time_ms, now_ms)?;
-        // Keys become known and unknown as the configuration is read again. What is not verified changes nothing for what is.
-        let other = if is_verified { &self.unverified } else { &self.verified };
-        if other.get(&key).is_some_and(|history| history.seen.binary_search(&(time_ms, command)).is_ok()) {
+        // A key may change between verified and unverified when the configuration is reloaded, so
+        // both histories are checked. An unverified command never changes the verified history.
+        let opposite = if is_verified { &self.unverified } else { &self.verified };
+        if opposite
+            .get(&key)
+            .is_some_and(|history| history.seen.binary_search(&(time_ms, command)).is_ok())
+        {
             return Err(Refusal::Replayed);
         }
         let grace_ms = self.grace_ms;
@@ -100,8 +115,9 @@ impl Replay {
                 if is_verified {
                     return Err(Refusal::TooManyKeys);
                 }
-                let longest_silent = keys.iter().min_by_key(|(_, history)| history.used).map(|(key, _)| *key);
-                longest_silent.map(|key| keys.remove(&key));
+                let oldest =
+                    keys.iter().min_by_key(|(_, history)| history.used).map(|(key, _)| *key);
+                oldest.map(|key| keys.remove(&key));
             }
         }
         self.uses += 1;
@@ -110,67 +126,79 @@ impl Replay {
         history.accept(time_ms, command, now_ms, grace_ms)
     }
 
-    /// Keys remembered at this time.
+    /// Returns the number of keys remembered.
     pub fn key_count(&self) -> usize {
         self.verified.len() + self.unverified.len()
     }
 
-    /// Returns how often there were too many keys.
+    /// Returns how often a table of keys was full.
     pub const fn shortages(&self) -> u64 {
         self.shortages
     }
 }
 
-impl History {
-    fn accept(&mut self, time_ms: u64, command: u64, now_ms: u64, grace_ms: u64) -> Result<(), Refusal> {
-        self.set_aside(now_ms, grace_ms);
-        if self.spans.iter().any(|(from_ms, to_ms)| (*from_ms..=*to_ms).contains(&time_ms)) {
+impl KeyHistory {
+    fn accept(
+        &mut self,
+        time_ms: u64,
+        command: u64,
+        now_ms: u64,
+        grace_ms: u64,
+    ) -> Result<(), Refusal> {
+        self.block_future(now_ms, grace_ms);
+        if self.blocked_spans.iter().any(|(from_ms, to_ms)| (*from_ms..=*to_ms).contains(&time_ms))
+        {
             return Err(Refusal::Replayed);
         }
         if time_ms <= self.floor_ms {
             return Err(Refusal::Replayed);
         }
-        let Err(place) = self.seen.binary_search(&(time_ms, command)) else {
+        let Err(index) = self.seen.binary_search(&(time_ms, command)) else {
             return Err(Refusal::Replayed);
         };
         self.first_ms = if self.seen.is_empty() { time_ms } else { self.first_ms.min(time_ms) };
-        self.seen.insert(place, (time_ms, command));
+        self.seen.insert(index, (time_ms, command));
         if self.seen.len() > SEEN_MAX {
             self.floor_ms = self.seen.remove(0).0;
         }
         Ok(())
     }
 
-    /// Sets aside what was seen if it is of a time that is to come: the clock was set back. Spans whose time has passed are forgotten.
-    fn set_aside(&mut self, now_ms: u64, grace_ms: u64) {
-        self.spans.retain(|(_, to_ms)| to_ms.saturating_add(grace_ms) >= now_ms);
-        if self.floor_ms <= now_ms.saturating_add(grace_ms) && !self.is_full_of_future(now_ms, grace_ms) {
+    /// After the clock was set back, moves the history of the future into a blocked span. Removes
+    /// blocked spans whose time has passed.
+    fn block_future(&mut self, now_ms: u64, grace_ms: u64) {
+        let spans = &mut self.blocked_spans;
+        spans.retain(|(_, to_ms)| to_ms.saturating_add(grace_ms) >= now_ms);
+        if self.floor_ms <= now_ms.saturating_add(grace_ms)
+            && !self.is_full_of_future(now_ms, grace_ms)
+        {
             return;
         }
         let to_ms = self.seen.last().map_or(0, |(last_ms, _)| *last_ms).max(self.floor_ms);
-        self.spans.push((self.first_ms, to_ms));
-        self.spans.sort_unstable();
-        if self.spans.len() > SPANS_MAX {
-            // The two that are closest become one.
-            let gap = |at: &usize| self.spans[at + 1].0.saturating_sub(self.spans[*at].1);
-            let at = (0..SPANS_MAX).min_by_key(gap).expect("there are several");
-            let next = self.spans.remove(at + 1);
-            self.spans[at].1 = self.spans[at].1.max(next.1);
+        let spans = &mut self.blocked_spans;
+        spans.push((self.first_ms, to_ms));
+        spans.sort_unstable();
+        if spans.len() > BLOCKED_SPANS_MAX {
+            // Merge the two closest spans.
+            let gap = |at: &usize| spans[at + 1].0.saturating_sub(spans[*at].1);
+            let at = (0..BLOCKED_SPANS_MAX).min_by_key(gap).expect("there are several");
+            let next = spans.remove(at + 1);
+            spans[at].1 = spans[at].1.max(next.1);
         }
         self.seen.clear();
         (self.floor_ms, self.first_ms) = (0, 0);
     }
 
-    /// True when what is remembered leaves no place for the commands of now.
+    /// Returns whether `seen` is full of commands from the future, with no space for present ones.
     fn is_full_of_future(&self, now_ms: u64, grace_ms: u64) -> bool {
-        let to_come = |(time_ms, _): &(u64, u64)| *time_ms > now_ms.saturating_add(grace_ms);
-        self.seen.len() == SEEN_MAX && self.seen.first().is_some_and(to_come)
+        let is_future = |(time_ms, _): &(u64, u64)| *time_ms > now_ms.saturating_add(grace_ms);
+        self.seen.len() == SEEN_MAX && self.seen.first().is_some_and(is_future)
     }
 
-    /// The latest time that is remembered.
+    /// Returns the latest time that is remembered, milliseconds since 1970.
     fn last_ms(&self) -> u64 {
         let seen = self.seen.last().map_or(0, |(last_ms, _)| *last_ms);
-        self.spans.iter().map(|(_, to_ms)| *to_ms).fold(seen.max(self.floor_ms), u64::max)
+        self.blocked_spans.iter().map(|(_, to_ms)| *to_ms).fold(seen.max(self.floor_ms), u64::max)
     }
 }
 
@@ -184,11 +212,14 @@ mod tests {
     const GRACE: u64 = 120_000;
 
     #[test]
-    fn the_grace_period_has_two_ends() {
-        let mut replay = Replay::new(GRACE);
-        for (time, fresh) in
-            [(NOW - GRACE - 1, false), (NOW - GRACE, true), (NOW + GRACE, true), (NOW + GRACE + 1, false)]
-        {
+    fn command_outside_grace_period_is_stale() {
+        let mut replay = ReplayGuard::new(GRACE);
+        for (time, fresh) in [
+            (NOW - GRACE - 1, false),
+            (NOW - GRACE, true),
+            (NOW + GRACE, true),
+            (NOW + GRACE + 1, false),
+        ] {
             assert_eq!(replay.accept([1; 32], true, time, 0, NOW).is_ok(), fresh, "{time}");
         }
         let stale = Err(Refusal::Stale { off_ms: u64::MAX, limit_ms: GRACE });
@@ -197,8 +228,8 @@ mod tests {
     }
 
     #[test]
-    fn two_programs_may_share_a_key_and_a_millisecond() {
-        let mut replay = Replay::new(GRACE);
+    fn programs_with_one_key_may_sign_in_one_millisecond() {
+        let mut replay = ReplayGuard::new(GRACE);
         replay.accept([1; 32], true, NOW, 1, NOW).unwrap();
         replay.accept([1; 32], true, NOW, 2, NOW).unwrap();
         replay.accept([1; 32], true, NOW - 5, 3, NOW).unwrap();
@@ -208,12 +239,12 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_bounded_and_silent_ones_forgotten() {
-        let mut replay = Replay::new(GRACE);
+    fn verified_keys_are_bounded_and_idle_ones_removed() {
+        let mut replay = ReplayGuard::new(GRACE);
         let key = |n: usize| nw_wire::sha256(&[&n.to_le_bytes()]);
         (0..KEYS_MAX).for_each(|n| replay.accept(key(n), true, NOW, 0, NOW).unwrap());
         assert_eq!(replay.accept(key(KEYS_MAX), true, NOW, 0, NOW), Err(Refusal::TooManyKeys));
-        replay.accept(key(0), true, NOW + 1, 0, NOW).unwrap(); // those known still may
+        replay.accept(key(0), true, NOW + 1, 0, NOW).unwrap(); // a remembered key still works
         let later = NOW + GRACE + 1;
         replay.accept(key(KEYS_MAX), true, later, 0, later).unwrap();
         assert_eq!(replay.key_count(), 2);
@@ -222,57 +253,69 @@ mod tests {
     #[test]
     fn clock_set_back_locks_no_key_out_and_replays_stay_refused() {
         for hour_count in [1, 10 * SEEN_MAX as u64] {
-            let mut replay = Replay::new(GRACE);
+            let mut replay = ReplayGuard::new(GRACE);
             let wrong = NOW + 3_600_000;
-            (0..hour_count).for_each(|n| replay.accept([1; 32], true, wrong + n, n, wrong + n).expect("new"));
-            // The clock is corrected: commands of now are taken, many of them, in order.
+            (0..hour_count)
+                .for_each(|n| replay.accept([1; 32], true, wrong + n, n, wrong + n).expect("new"));
+            // The clock is corrected: commands of the present are accepted, many of them, in order.
             for n in 0..200 {
-                assert_eq!(replay.accept([1; 32], true, NOW + n, n, NOW + n), Ok(()), "{hour_count}, {n}");
+                assert_eq!(
+                    replay.accept([1; 32], true, NOW + n, n, NOW + n),
+                    Ok(()),
+                    "{hour_count}, {n}"
+                );
             }
-            assert_eq!(replay.accept([1; 32], true, NOW + 199, 199, NOW + 200), Err(Refusal::Replayed));
+            assert_eq!(
+                replay.accept([1; 32], true, NOW + 199, 199, NOW + 200),
+                Err(Refusal::Replayed)
+            );
             let stale = replay.accept([1; 32], true, wrong, 0, NOW + 200);
             assert!(matches!(stale, Err(Refusal::Stale { .. })));
-            // The clock comes to the time it once showed: what was seen then does not work again.
+            // The clock reaches the time it showed before: the commands seen then are still
+            // refused.
             for n in 0..hour_count {
                 let again = replay.accept([1; 32], true, wrong + n, n, wrong + n);
                 assert_eq!(again, Err(Refusal::Replayed), "{hour_count}, {n}");
             }
             let later = wrong + hour_count + 1;
             assert_eq!(replay.accept([1; 32], true, later, 9, later), Ok(()));
-            // Long after that nothing of it is kept.
+            // Long after that, no blocked span remains.
             let late = later + GRACE + 1;
             assert_eq!(replay.accept([1; 32], true, late, 9, late), Ok(()));
-            assert!(replay.verified[&[1; 32]].spans.is_empty());
+            assert!(replay.verified[&[1; 32]].blocked_spans.is_empty());
         }
     }
 
     #[test]
-    fn clock_that_jumps_to_and_fro_keeps_a_bounded_number_of_spans() {
-        let mut replay = Replay::new(GRACE);
+    fn clock_jumping_back_repeatedly_keeps_blocked_spans_bounded() {
+        let mut replay = ReplayGuard::new(GRACE);
         for step in (0..40u64).rev() {
             let start = NOW + step * 10_000_000;
             for n in 0..2 * SEEN_MAX as u64 {
                 assert_eq!(replay.accept([1; 32], true, start + n, n, start + n), Ok(()));
             }
-            assert!(replay.verified[&[1; 32]].spans.len() <= SPANS_MAX);
+            assert!(replay.verified[&[1; 32]].blocked_spans.len() <= BLOCKED_SPANS_MAX);
         }
     }
 
     #[test]
-    fn unverified_keys_are_forgotten_instead_of_locking_others_out() {
-        let mut replay = Replay::new(GRACE);
+    fn unverified_keys_full_evicts_the_least_recently_used() {
+        let mut replay = ReplayGuard::new(GRACE);
         let key = |n: usize| nw_wire::sha256(&[&n.to_le_bytes()]);
         (0..2 * KEYS_MAX).for_each(|n| replay.accept(key(n), false, NOW, 0, NOW).unwrap());
         assert_eq!((replay.key_count(), replay.shortages()), (KEYS_MAX, KEYS_MAX as u64));
         replay.accept([1; 32], true, NOW, 0, NOW).unwrap();
-        assert_eq!(replay.accept(key(2 * KEYS_MAX - 1), false, NOW, 0, NOW), Err(Refusal::Replayed));
+        assert_eq!(
+            replay.accept(key(2 * KEYS_MAX - 1), false, NOW, 0, NOW),
+            Err(Refusal::Replayed)
+        );
     }
 
     proptest! {
-        /// Whatever the order, no command is accepted twice, and one that grows in time always is.
+        /// In any order, no command is accepted twice, and one newer than all others always is.
         #[test]
-        fn nothing_works_twice(commands in proptest::collection::vec((0u64..200, 0u64..3), 1..400)) {
-            let mut replay = Replay::new(GRACE);
+        fn no_command_is_accepted_twice(commands in proptest::collection::vec((0u64..200, 0u64..3), 1..400)) {
+            let mut replay = ReplayGuard::new(GRACE);
             let mut accepted = BTreeSet::new();
             let mut latest = 0;
             for (offset, command) in commands {

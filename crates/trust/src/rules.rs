@@ -1,32 +1,32 @@
-//! Named rules: who may do what, where, about which prefixes.
+//! Named authorization rules: which signers have which privileges for which prefixes.
 
-use crate::chain::Sets;
+use crate::chain::AnchorSet;
 use crate::pattern::Pattern;
 use nw_name::NameRef;
 
-/// Faces that a rule speaks of.
+/// The faces that a rule applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Those of this machine.
+pub enum FaceScope {
+    /// Faces to applications on this machine.
     Local,
-    /// Those to other machines.
+    /// Faces to other machines.
     Remote,
-    /// All.
+    /// All faces.
     Both,
 }
 
-impl Side {
-    /// True for a face that is local, or is not.
+impl FaceScope {
+    /// Returns whether the rule applies to a face that is local or not.
     pub const fn includes(self, local: bool) -> bool {
         match self {
-            Side::Local => local,
-            Side::Remote => !local,
-            Side::Both => true,
+            FaceScope::Local => local,
+            FaceScope::Remote => !local,
+            FaceScope::Both => true,
         }
     }
 }
 
-/// Something that may be allowed.
+/// A privilege that rules grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Privilege {
@@ -40,14 +40,14 @@ pub enum Privilege {
     Cs = 8,
     /// `strategy-choice/…`
     StrategyChoice = 16,
-    /// What is ours and no other router's.
+    /// All modules that only this router has.
     Nw = 32,
-    /// To sign prefix announcements.
+    /// Signing prefix announcements.
     Announce = 64,
 }
 
 impl Privilege {
-    /// What commands of a module need.
+    /// Returns the privilege needed for commands of a management module.
     pub fn of_module(module: &str) -> Self {
         match module {
             "faces" => Privilege::Faces,
@@ -60,12 +60,12 @@ impl Privilege {
     }
 }
 
-/// Several privileges.
+/// A set of privileges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Privileges(u8);
 
 impl Privileges {
-    /// True when it is among them.
+    /// Returns whether the set contains the privilege.
     pub const fn contains(self, privilege: Privilege) -> bool {
         self.0 & privilege as u8 != 0
     }
@@ -77,33 +77,36 @@ impl FromIterator<Privilege> for Privileges {
     }
 }
 
-/// A rule. What no rule allows is not allowed.
+/// A rule that allows something. Whatever no rule allows is refused.
 #[derive(Clone, Debug)]
-pub struct Allow {
-    /// What logs call it.
+pub struct AllowRule {
+    /// The rule's name in logs.
     pub id: String,
-    /// From where.
-    pub side: Side,
-    /// Sets of anchors that the signer's chain may lead to; `None`: any signer will do, unverified, a digest too.
-    pub anchors: Option<Sets>,
-    /// What the signer's key name looks like; `None`: anything.
+    /// The faces it applies to.
+    pub scope: FaceScope,
+    /// The anchor sets that the signer's chain must lead to. `None`: any signer is accepted without
+    /// verification, including a digest.
+    pub anchors: Option<AnchorSet>,
+    /// The pattern for the signer's key name. `None`: any name.
     pub signer: Option<Pattern>,
-    /// What.
+    /// The privileges granted.
     pub privileges: Privileges,
-    /// About which prefixes, for commands that are about one. Its variables are those of `signer`.
+    /// The pattern for the prefix, for commands about one. It may use the variables of `signer`.
     pub prefix: Pattern,
 }
 
-impl Allow {
-    /// True when it is about commands such as this.
+impl AllowRule {
+    /// Returns whether the rule applies to commands from such a face that need the privilege.
     pub fn covers(&self, local: bool, privilege: Privilege) -> bool {
-        self.side.includes(local) && self.privileges.contains(privilege)
+        self.scope.includes(local) && self.privileges.contains(privilege)
     }
 
-    /// True when this signer (the key's name; `None` for a digest) may do it to that prefix.
+    /// Returns whether the signer (key name; `None` for a digest) may act on the prefix.
     pub fn fits(&self, signer: Option<NameRef<'_>>, prefix: Option<NameRef<'_>>) -> bool {
         match (&self.signer, signer, prefix) {
-            (Some(pattern), Some(signer), Some(prefix)) => pattern.matches_with(signer, &self.prefix, prefix),
+            (Some(pattern), Some(signer), Some(prefix)) => {
+                pattern.matches_with(signer, &self.prefix, prefix)
+            }
             (Some(pattern), Some(signer), None) => pattern.matches(signer),
             (Some(_), None, _) => false,
             (None, _, Some(prefix)) => self.prefix.matches(prefix),
@@ -118,8 +121,8 @@ mod tests {
     use nw_name::Name;
 
     #[test]
-    fn privileges_are_by_module() {
-        let some: Privileges = [Privilege::Rib, Privilege::Nw].into_iter().collect();
+    fn privilege_follows_from_module() {
+        let granted: Privileges = [Privilege::Rib, Privilege::Nw].into_iter().collect();
         for (module, is) in [
             ("rib", true),
             ("fib", false),
@@ -128,34 +131,35 @@ mod tests {
             ("strategy-choice", false),
             ("log", true),
         ] {
-            assert_eq!(some.contains(Privilege::of_module(module)), is, "{module}");
+            assert_eq!(granted.contains(Privilege::of_module(module)), is, "{module}");
         }
-        assert!(!some.contains(Privilege::Announce));
+        assert!(!granted.contains(Privilege::Announce));
     }
 
     #[test]
-    fn sides() {
-        assert!(Side::Local.includes(true) && !Side::Local.includes(false));
-        assert!(Side::Remote.includes(false) && !Side::Remote.includes(true));
-        assert!(Side::Both.includes(false) && Side::Both.includes(true));
+    fn face_scope_includes_local_and_remote_faces() {
+        assert!(FaceScope::Local.includes(true) && !FaceScope::Local.includes(false));
+        assert!(FaceScope::Remote.includes(false) && !FaceScope::Remote.includes(true));
+        assert!(FaceScope::Both.includes(false) && FaceScope::Both.includes(true));
     }
 
     #[test]
-    fn a_signer_has_its_own_prefix() {
-        let rule = Allow {
+    fn rule_variable_ties_signer_to_its_prefix() {
+        let rule = AllowRule {
             id: "own".into(),
-            side: Side::Remote,
+            scope: FaceScope::Remote,
             anchors: Some(1),
-            signer: Some("/site/<who>/KEY/<_>".parse().unwrap()),
+            signer: Some("/site/<user>/KEY/<_>".parse().unwrap()),
             privileges: [Privilege::Rib].into_iter().collect(),
-            prefix: "/site/<who>/<..>".parse().unwrap(),
+            prefix: "/site/<user>/<..>".parse().unwrap(),
         };
         let name = |uri: &str| uri.parse::<Name>().unwrap();
-        let (alice, own, other) = (name("/site/alice/KEY/1"), name("/site/alice/x"), name("/site/bob/x"));
+        let alice = name("/site/alice/KEY/1");
+        let (own, foreign) = (name("/site/alice/x"), name("/site/bob/x"));
         assert!(rule.fits(Some(alice.as_ref()), Some(own.as_ref())));
-        assert!(!rule.fits(Some(alice.as_ref()), Some(other.as_ref())));
+        assert!(!rule.fits(Some(alice.as_ref()), Some(foreign.as_ref())));
         assert!(rule.fits(Some(alice.as_ref()), None));
-        assert!(!rule.fits(None, Some(own.as_ref())), "a digest is nobody");
+        assert!(!rule.fits(None, Some(own.as_ref())), "a digest names no signer");
         assert!(rule.covers(false, Privilege::Rib) && !rule.covers(true, Privilege::Rib));
         assert!(!rule.covers(false, Privilege::Faces));
     }

@@ -1,4 +1,4 @@
-//! Named rules, certificate chains and the certificates they wait for.
+//! Named rules, certificate chains, and fetching of certificates.
 
 use nw_name::{Component, Name};
 use nw_trust::certificate::{issue, self_signed};
@@ -6,8 +6,9 @@ use nw_trust::chain::{CERTIFICATES_MAX, DEPTH_MAX};
 use nw_trust::fetch::{FAILED_MS, FETCH_MS, FETCHES_MAX, WAITING_MAX, WAITING_PER_FACE_MAX};
 use nw_trust::key::freshness_fields;
 use nw_trust::{
-    Allow, Anchor, Asker, Asking, Authority, Clocks, CommandRules, Decision, Key, KeyKind, Peer, Privilege,
-    Reach, Refusal, Rules, Side, Signer, Validity, Vouch,
+    AllowFrom, AllowRule, Anchor, Authority, AuthorizationRequest, Clocks, CommandRules, Decision,
+    FaceScope, IssuerRule, Key, KeyKind, PeerGroup, Privilege, Refusal, Requester, Rules, Signer,
+    Validity,
 };
 use nw_wire::{Data, DataBuilder, Interest, InterestBuilder, Sign};
 use proptest::prelude::*;
@@ -17,7 +18,7 @@ const NOW_S: u64 = NOW_MS / 1000;
 const VALID: Validity = Validity { not_before_s: NOW_S - 1000, not_after_s: NOW_S + 1000 };
 const FACE: u64 = 300;
 
-/// Both clocks show the same, as no test but one is about their difference.
+/// Both clocks at the same time, for all tests but the one about their difference.
 const fn at(ms: u64) -> Clocks {
     Clocks { elapsed_ms: ms, unix_ms: ms }
 }
@@ -30,30 +31,35 @@ fn key(identity: &str) -> Key {
     Key::generate(KeyKind::Ed25519, name(identity).as_ref()).unwrap()
 }
 
-/// A key whose signatures name its certificate, and that certificate.
+/// Returns a key that has its certificate's name as KeyLocator, and that certificate.
 fn certified(identity: &str, issuer: &Key, validity: Validity) -> (Key, Vec<u8>) {
     let key = key(identity);
     let wire = certificate_for(&key, issuer, validity);
     let locator = Data::check(&wire).unwrap().name().to_name();
-    (key.located_at(locator.as_ref()), wire)
+    (key.with_key_locator(locator.as_ref()), wire)
 }
 
 fn certificate_for(key: &Key, issuer: &Key, validity: Validity) -> Vec<u8> {
-    issue(key.name(), &key.public_key().unwrap(), Component::generic(b"up"), issuer, 1, validity).unwrap()
+    issue(key.name(), &key.public_key().unwrap(), Component::generic(b"up"), issuer, 1, validity)
+        .unwrap()
 }
 
 fn anchor(key: &Key) -> Anchor {
-    Anchor::of(&self_signed(key, 1, VALID).unwrap()).unwrap()
+    Anchor::from_certificate(&self_signed(key, 1, VALID).unwrap()).unwrap()
 }
 
 fn strict() -> CommandRules {
-    CommandRules { digest: Reach::Nowhere, unknown_key: Reach::Nowhere, ..CommandRules::default() }
+    CommandRules {
+        digest: AllowFrom::Nowhere,
+        unknown_key: AllowFrom::Nowhere,
+        ..CommandRules::default()
+    }
 }
 
-fn rule(signer: &str, prefix: &str) -> Allow {
-    Allow {
+fn rule(signer: &str, prefix: &str) -> AllowRule {
+    AllowRule {
         id: "test".into(),
-        side: Side::Both,
+        scope: FaceScope::Both,
         anchors: Some(1),
         signer: Some(signer.parse().unwrap()),
         privileges: [Privilege::Rib].into_iter().collect(),
@@ -63,8 +69,8 @@ fn rule(signer: &str, prefix: &str) -> Allow {
 
 fn authority(root: &Key) -> Authority {
     Authority::new(Rules {
-        plain: strict(),
-        allow: vec![rule("/site/<who>/KEY/<_>", "/site/<who>/<..>")],
+        basic: strict(),
+        allow: vec![rule("/site/<user>/KEY/<_>", "/site/<user>/<..>")],
         anchors: vec![(1, anchor(root))],
         ..Rules::default()
     })
@@ -76,168 +82,214 @@ fn command<S: Sign<Error: std::fmt::Debug>>(signer: &S, time_ms: u64) -> Vec<u8>
     builder.encode_signed(signer, &fields).unwrap()
 }
 
-fn ask_at(authority: &mut Authority, wire: &[u8], prefix: &str, now_ms: u64) -> Decision {
+fn present_at(authority: &mut Authority, wire: &[u8], prefix: &str, now_ms: u64) -> Decision {
     let interest = Interest::check(wire).unwrap();
     let prefix = name(prefix);
-    let asking = Asking {
+    let request = AuthorizationRequest {
         interest: &interest,
-        by: Asker { face: FACE, local: false, peer: Peer::Face(FACE), prefix: Some(prefix.as_ref()) },
+        requester: Requester {
+            face: FACE,
+            local: false,
+            peer: PeerGroup::Face(FACE),
+            prefix: Some(prefix.as_ref()),
+        },
     };
-    authority.command(asking, "rib", at(now_ms))
+    authority.check_command(request, "rib", at(now_ms))
 }
 
-fn ask(authority: &mut Authority, wire: &[u8], prefix: &str) -> Decision {
-    ask_at(authority, wire, prefix, NOW_MS)
+fn present(authority: &mut Authority, wire: &[u8], prefix: &str) -> Decision {
+    present_at(authority, wire, prefix, NOW_MS)
 }
 
-/// Answers whatever is asked for from these certificates; how many were asked for.
+/// Answers all certificate requests from `certificates`, and returns the number of requests.
 fn serve(authority: &mut Authority, certificates: &[&Vec<u8>]) -> usize {
-    let mut asked = 0;
-    while let Some(ask) = authority.next_ask() {
-        if ask.face.is_none() {
-            asked += 1;
-            let fits = |wire: &&&Vec<u8>| ask.name.as_ref().is_prefix_of(Data::check(wire).unwrap().name());
+    let mut count = 0;
+    while let Some(request) = authority.next_request() {
+        if request.face.is_none() {
+            count += 1;
+            let fits = |wire: &&&Vec<u8>| {
+                request.name.as_ref().is_prefix_of(Data::check(wire).unwrap().name())
+            };
             if let Some(wire) = certificates.iter().find(fits) {
                 authority.on_data(&Data::check(wire).unwrap(), wire, NOW_MS);
             }
         }
     }
-    asked
+    count
 }
 
-/// Asks, serves and asks again, as a host does, until it is decided.
-fn decide(authority: &mut Authority, wire: &[u8], prefix: &str, certificates: &[&Vec<u8>]) -> Decision {
-    let mut decision = ask(authority, wire, prefix);
+/// Presents a command, serves the certificates and presents it again, as a host does.
+fn decide(
+    authority: &mut Authority,
+    wire: &[u8],
+    prefix: &str,
+    certificates: &[&Vec<u8>],
+) -> Decision {
+    let mut decision = present(authority, wire, prefix);
     while decision == Decision::Later {
         serve(authority, certificates);
         let Some(ready) = authority.next_ready() else { return Decision::Later };
         assert_eq!((ready.interest.as_slice(), ready.face, ready.local), (wire, FACE, false));
-        decision = ask(authority, &ready.interest, prefix);
+        decision = present(authority, &ready.interest, prefix);
     }
     decision
 }
 
 #[test]
-fn a_chain_is_fetched_and_leads_to_the_anchor() {
+fn certificate_chain_is_fetched_up_to_the_anchor() {
     let root = key("/site");
     let (alice, certificate) = certified("/site/alice", &root, VALID);
     let mut authority = authority(&root);
     let wire = command(&alice, NOW_MS);
-    assert_eq!(ask(&mut authority, &wire, "/site/alice/files"), Decision::Later);
-    let (network, direct) = (authority.next_ask().unwrap(), authority.next_ask().unwrap());
+    assert_eq!(present(&mut authority, &wire, "/site/alice/files"), Decision::Later);
+    let (network, direct) = (authority.next_request().unwrap(), authority.next_request().unwrap());
     assert_eq!(network.name, Data::check(&certificate).unwrap().name().to_name());
-    assert_eq!((network.face, direct.face, authority.next_ask()), (None, Some(FACE), None));
+    assert_eq!((network.face, direct.face, authority.next_request()), (None, Some(FACE), None));
     assert_eq!(authority.next_ready(), None);
     authority.on_data(&Data::check(&certificate).unwrap(), &certificate, NOW_MS);
     let ready = authority.next_ready().unwrap();
-    assert_eq!(ask(&mut authority, &ready.interest, "/site/alice/files"), Decision::Accept);
-    assert_eq!(ask(&mut authority, &wire, "/site/alice/files"), Decision::Refuse(Refusal::Replayed));
-    // Known from now on; but only for what is hers.
+    assert_eq!(present(&mut authority, &ready.interest, "/site/alice/files"), Decision::Accept);
+    assert_eq!(
+        present(&mut authority, &wire, "/site/alice/files"),
+        Decision::Refuse(Refusal::Replayed)
+    );
+    // Cached from now on, but only for the signer's own prefix.
     let next = command(&alice, NOW_MS + 1);
-    assert_eq!(ask(&mut authority, &next, "/site/bob"), Decision::Refuse(Refusal::NotAllowed));
-    assert_eq!(ask(&mut authority, &next, "/site/alice"), Decision::Accept);
+    assert_eq!(present(&mut authority, &next, "/site/bob"), Decision::Refuse(Refusal::NotAllowed));
+    assert_eq!(present(&mut authority, &next, "/site/alice"), Decision::Accept);
     assert_eq!(authority.sizes(), (1, 0, 0));
 }
 
 #[test]
-fn other_modules_other_sides_and_digests_are_refused() {
+fn command_outside_rules_is_refused_without_fetching() {
     let root = key("/site");
     let (alice, _) = certified("/site/alice", &root, VALID);
     let mut authority = authority(&root);
     let wire = command(&alice, NOW_MS);
     let interest = Interest::check(&wire).unwrap();
-    let asking = Asking {
+    let request = AuthorizationRequest {
         interest: &interest,
-        by: Asker { face: FACE, local: false, peer: Peer::Face(FACE), prefix: None },
+        requester: Requester {
+            face: FACE,
+            local: false,
+            peer: PeerGroup::Face(FACE),
+            prefix: None,
+        },
     };
-    let refused = authority.command(asking, "faces", at(NOW_MS));
+    let refused = authority.check_command(request, "faces", at(NOW_MS));
     assert_eq!(
         refused,
         Decision::Refuse(Refusal::UnknownKey),
-        "no rule is about faces, so nothing is fetched"
+        "no rule covers faces, so nothing is fetched"
     );
-    assert_eq!(authority.next_ask(), None);
+    assert_eq!(authority.next_request(), None);
     let wire = command(&Signer::Digest, NOW_MS);
-    assert_eq!(ask(&mut authority, &wire, "/site/alice"), Decision::Refuse(Refusal::DigestNotEnough));
+    assert_eq!(
+        present(&mut authority, &wire, "/site/alice"),
+        Decision::Refuse(Refusal::DigestNotEnough)
+    );
     let stale = command(&alice, NOW_MS - 1_000_000);
     assert_eq!(
-        ask(&mut authority, &stale, "/site/alice"),
+        present(&mut authority, &stale, "/site/alice"),
         Decision::Refuse(Refusal::Stale { off_ms: 1_000_000, limit_ms: 120_000 })
     );
-    assert_eq!(authority.next_ask(), None, "nobody makes us fetch for what is stale");
+    assert_eq!(authority.next_request(), None, "nothing is fetched for a stale command");
 }
 
 #[test]
-fn the_anchor_itself_may_command_where_its_name_fits() {
+fn anchor_key_may_command_where_a_rule_matches() {
     let root = key("/site");
     let mut authority = authority(&root);
-    assert_eq!(ask(&mut authority, &command(&root, NOW_MS), "/site"), Decision::Refuse(Refusal::NotAllowed));
+    assert_eq!(
+        present(&mut authority, &command(&root, NOW_MS), "/site"),
+        Decision::Refuse(Refusal::NotAllowed)
+    );
     let rules = Rules {
-        plain: strict(),
+        basic: strict(),
         allow: vec![rule("/<..>", "/<..>")],
         anchors: vec![(1, anchor(&root))],
         ..Rules::default()
     };
     authority.reconfigure(rules);
-    assert_eq!(ask(&mut authority, &command(&root, NOW_MS), "/any"), Decision::Accept);
+    assert_eq!(present(&mut authority, &command(&root, NOW_MS), "/any"), Decision::Accept);
     let stranger = Key::generate(KeyKind::EcdsaP256, name("/site").as_ref()).unwrap();
-    let forged = stranger.located_at(root.name());
-    let refusal = ask(&mut authority, &command(&forged, NOW_MS), "/any");
+    let forged = stranger.with_key_locator(root.name());
+    let refusal = present(&mut authority, &command(&forged, NOW_MS), "/any");
     assert_eq!(
         refusal,
         Decision::Refuse(Refusal::BadSignature),
         "a key of another type under the anchor's name"
     );
-    let late = ask_at(&mut authority, &command(&root, NOW_MS + 2_000_000), "/any", NOW_MS + 2_000_000);
-    assert_eq!(late, Decision::Refuse(Refusal::CertificateOutOfTime), "anchors end, too");
+    let late =
+        present_at(&mut authority, &command(&root, NOW_MS + 2_000_000), "/any", NOW_MS + 2_000_000);
+    assert_eq!(
+        late,
+        Decision::Refuse(Refusal::CertificateOutsideValidity),
+        "anchors expire as well"
+    );
 }
 
 #[test]
-fn times_of_certificates() {
+fn certificate_outside_validity_is_refused() {
     let root = key("/site");
     for (from, to) in [(NOW_S - 100, NOW_S - 1), (NOW_S + 1, NOW_S + 100)] {
-        let (alice, wire) = certified("/site/alice", &root, Validity { not_before_s: from, not_after_s: to });
+        let (alice, wire) =
+            certified("/site/alice", &root, Validity { not_before_s: from, not_after_s: to });
         let mut authority = authority(&root);
         let decision = decide(&mut authority, &command(&alice, NOW_MS), "/site/alice", &[&wire]);
-        assert_eq!(decision, Decision::Refuse(Refusal::CertificateOutOfTime));
+        assert_eq!(decision, Decision::Refuse(Refusal::CertificateOutsideValidity));
     }
-    // What was proven does not outlive the certificate.
+    // A cached validation does not outlive the certificate.
     let until = Validity { not_before_s: NOW_S - 100, not_after_s: NOW_S + 10 };
     let (alice, wire) = certified("/site/alice", &root, until);
     let mut authority = authority(&root);
-    assert_eq!(decide(&mut authority, &command(&alice, NOW_MS), "/site/alice", &[&wire]), Decision::Accept);
+    assert_eq!(
+        decide(&mut authority, &command(&alice, NOW_MS), "/site/alice", &[&wire]),
+        Decision::Accept
+    );
     let later = NOW_MS + 11_000;
-    let decision = ask_at(&mut authority, &command(&alice, later), "/site/alice", later);
-    assert_eq!(decision, Decision::Refuse(Refusal::CertificateOutOfTime));
+    let decision = present_at(&mut authority, &command(&alice, later), "/site/alice", later);
+    assert_eq!(decision, Decision::Refuse(Refusal::CertificateOutsideValidity));
 }
 
 #[test]
-fn a_forged_certificate_is_dropped_and_not_asked_for_at_once_again() {
+fn forged_certificate_is_removed_and_not_fetched_again_at_once() {
     let root = key("/site");
-    let impostor = Key::generate(KeyKind::Ed25519, name("/site").as_ref()).unwrap().located_at(root.name());
+    let impostor = Key::generate(KeyKind::Ed25519, name("/site").as_ref())
+        .unwrap()
+        .with_key_locator(root.name());
     let (alice, forged) = certified("/site/alice", &impostor, VALID);
     let mut authority = authority(&root);
     let decision = decide(&mut authority, &command(&alice, NOW_MS), "/site/alice", &[&forged]);
     assert_eq!(decision, Decision::Refuse(Refusal::BadCertificate));
     assert_eq!(authority.sizes().0, 0);
-    let again = ask(&mut authority, &command(&alice, NOW_MS + 1), "/site/alice");
+    let again = present(&mut authority, &command(&alice, NOW_MS + 1), "/site/alice");
     assert_eq!(again, Decision::Refuse(Refusal::CertificateMissing));
     let later = NOW_MS + FAILED_MS + 1;
-    assert_eq!(ask_at(&mut authority, &command(&alice, later), "/site/alice", later), Decision::Later);
-    // Nor does it keep another face from being believed.
+    assert_eq!(
+        present_at(&mut authority, &command(&alice, later), "/site/alice", later),
+        Decision::Later
+    );
+    // Other faces are not affected.
     let (wire, own) = (command(&alice, NOW_MS + 2), name("/site/alice"));
     let interest = Interest::check(&wire).unwrap();
-    let asking = Asking {
+    let request = AuthorizationRequest {
         interest: &interest,
-        by: Asker { face: FACE + 1, local: false, peer: Peer::Face(FACE + 1), prefix: Some(own.as_ref()) },
+        requester: Requester {
+            face: FACE + 1,
+            local: false,
+            peer: PeerGroup::Face(FACE + 1),
+            prefix: Some(own.as_ref()),
+        },
     };
-    assert_eq!(authority.command(asking, "rib", at(NOW_MS)), Decision::Later);
-    let asks: Vec<_> = std::iter::from_fn(|| authority.next_ask()).map(|ask| ask.face).collect();
-    assert_eq!(asks, [None, Some(FACE), Some(FACE + 1)], "each asker is asked itself");
+    assert_eq!(authority.check_command(request, "rib", at(NOW_MS)), Decision::Later);
+    let faces: Vec<_> =
+        std::iter::from_fn(|| authority.next_request()).map(|request| request.face).collect();
+    assert_eq!(faces, [None, Some(FACE), Some(FACE + 1)], "each requester's face is asked as well");
 }
 
 #[test]
-fn what_is_no_certificate() {
+fn malformed_certificate_counts_as_missing() {
     let root = key("/site");
     let (alice, certificate) = certified("/site/alice", &root, VALID);
     let wrong = Data::check(&certificate).unwrap().name().to_name();
@@ -248,7 +300,7 @@ fn what_is_no_certificate() {
 }
 
 #[test]
-fn chains_of_every_length_up_to_the_bound() {
+fn chain_up_to_depth_max_is_accepted_and_longer_refused() {
     for length in [1, 2, DEPTH_MAX, DEPTH_MAX + 1] {
         let root = key("/site");
         let mut certificates = Vec::new();
@@ -261,7 +313,7 @@ fn chains_of_every_length_up_to_the_bound() {
             issuer = next;
         }
         let rules = Rules {
-            plain: strict(),
+            basic: strict(),
             allow: vec![rule("/<..>", "/<..>")],
             anchors: vec![(1, anchor)],
             ..Rules::default()
@@ -269,149 +321,190 @@ fn chains_of_every_length_up_to_the_bound() {
         let mut authority = Authority::new(rules);
         let all: Vec<&Vec<u8>> = certificates.iter().collect();
         let decision = decide(&mut authority, &command(&issuer, NOW_MS), "/any", &all);
-        let wanted =
-            if length > DEPTH_MAX { Decision::Refuse(Refusal::ChainTooDeep) } else { Decision::Accept };
-        assert_eq!(decision, wanted, "{length}");
+        let expected = if length > DEPTH_MAX {
+            Decision::Refuse(Refusal::ChainTooDeep)
+        } else {
+            Decision::Accept
+        };
+        assert_eq!(decision, expected, "{length}");
     }
 }
 
 #[test]
-fn chains_that_go_in_circles() {
-    // Alone: a key that vouches for itself and is no anchor.
+fn chain_with_a_loop_is_refused() {
+    // A self-signed key that is not an anchor.
     let root = key("/site");
     let alice = key("/site/alice");
     let wire = self_signed(&alice, 1, VALID).unwrap();
-    let mut one = authority(&root);
-    let decision = decide(&mut one, &command(&alice, NOW_MS), "/site/alice", &[&wire]);
+    let mut self_loop = authority(&root);
+    let decision = decide(&mut self_loop, &command(&alice, NOW_MS), "/site/alice", &[&wire]);
     assert_eq!(decision, Decision::Refuse(Refusal::ChainLoop));
-    // Two keys of one identity that vouch for each other.
-    let other = key("/site/alice");
-    let (first, second) = (certificate_for(&alice, &other, VALID), certificate_for(&other, &alice, VALID));
-    let mut two = authority(&root);
-    let decision = decide(&mut two, &command(&alice, NOW_MS), "/site/alice", &[&first, &second]);
+    // Two keys of one identity that certify each other.
+    let second_key = key("/site/alice");
+    let first = certificate_for(&alice, &second_key, VALID);
+    let second = certificate_for(&second_key, &alice, VALID);
+    let mut mutual_loop = authority(&root);
+    let decision =
+        decide(&mut mutual_loop, &command(&alice, NOW_MS), "/site/alice", &[&first, &second]);
     assert_eq!(decision, Decision::Refuse(Refusal::ChainLoop));
 }
 
 #[test]
-fn who_may_vouch() {
+fn issuer_rules_replace_the_hierarchical_default() {
     let root = key("/site");
-    // Without rules: nobody vouches for names that are not below.
+    // Without rules: an issuer may only certify names below its identity.
     let (bob, bobs) = certified("/site/bob", &root, VALID);
     let (alice, alices) = certified("/site/alice", &bob, VALID);
     let mut authority = authority(&root);
-    let decision = decide(&mut authority, &command(&alice, NOW_MS), "/site/alice", &[&alices, &bobs]);
-    assert_eq!(decision, Decision::Refuse(Refusal::NotVouched));
-    // With rules: as they say.
-    let vouch = |certificate: &str, signer: &str| Vouch {
+    let decision =
+        decide(&mut authority, &command(&alice, NOW_MS), "/site/alice", &[&alices, &bobs]);
+    assert_eq!(decision, Decision::Refuse(Refusal::IssuerNotAllowed));
+    // With rules: only what they allow.
+    let issuer_rule = |certificate: &str, signer: &str| IssuerRule {
         certificate: certificate.parse().unwrap(),
         signer: signer.parse().unwrap(),
     };
-    let rules = |vouch| Rules {
-        plain: strict(),
-        allow: vec![rule("/site/<who>/KEY/<_>", "/site/<who>/<..>")],
+    let rules = |issuer_rules| Rules {
+        basic: strict(),
+        allow: vec![rule("/site/<user>/KEY/<_>", "/site/<user>/<..>")],
         anchors: vec![(1, anchor(&root))],
-        vouch,
+        issuer_rules,
         ..Rules::default()
     };
     authority.reconfigure(rules(vec![
-        vouch("/site/<_>/KEY/<_>", "/site/bob/KEY/<_>"),
-        vouch("/site/bob/KEY/<_>", "/site/KEY/<_>"),
+        issuer_rule("/site/<_>/KEY/<_>", "/site/bob/KEY/<_>"),
+        issuer_rule("/site/bob/KEY/<_>", "/site/KEY/<_>"),
     ]));
-    let decision = decide(&mut authority, &command(&alice, NOW_MS), "/site/alice", &[&alices, &bobs]);
+    let decision =
+        decide(&mut authority, &command(&alice, NOW_MS), "/site/alice", &[&alices, &bobs]);
     assert_eq!(decision, Decision::Accept);
-    authority.reconfigure(rules(vec![vouch("/site/<_>/KEY/<_>", "/site/carol/KEY/<_>")]));
-    let decision = decide(&mut authority, &command(&alice, NOW_MS + 1), "/site/alice", &[&alices, &bobs]);
-    assert_eq!(decision, Decision::Refuse(Refusal::NotVouched), "what was proven is proven anew");
+    authority.reconfigure(rules(vec![issuer_rule("/site/<_>/KEY/<_>", "/site/carol/KEY/<_>")]));
+    let decision =
+        decide(&mut authority, &command(&alice, NOW_MS + 1), "/site/alice", &[&alices, &bobs]);
+    assert_eq!(decision, Decision::Refuse(Refusal::IssuerNotAllowed), "chains are validated again");
 }
 
 #[test]
-fn sets_of_anchors_are_kept_apart() {
+fn anchor_sets_are_separate() {
     let (site, lab) = (key("/site"), key("/lab"));
     let mut of_lab = rule("/<..>", "/<..>");
     of_lab.anchors = Some(2);
     of_lab.privileges = [Privilege::Faces].into_iter().collect();
     let rules = Rules {
-        plain: strict(),
+        basic: strict(),
         allow: vec![rule("/<..>", "/<..>"), of_lab],
         anchors: vec![(1, anchor(&site)), (2, anchor(&lab))],
         ..Rules::default()
     };
     let mut authority = Authority::new(rules);
     let (alice, certificate) = certified("/site/alice", &site, VALID);
-    assert_eq!(decide(&mut authority, &command(&alice, NOW_MS), "/x", &[&certificate]), Decision::Accept);
+    assert_eq!(
+        decide(&mut authority, &command(&alice, NOW_MS), "/x", &[&certificate]),
+        Decision::Accept
+    );
     let wire = command(&alice, NOW_MS + 1);
     let interest = Interest::check(&wire).unwrap();
-    let asking = Asking {
+    let request = AuthorizationRequest {
         interest: &interest,
-        by: Asker { face: FACE, local: false, peer: Peer::Face(FACE), prefix: None },
+        requester: Requester {
+            face: FACE,
+            local: false,
+            peer: PeerGroup::Face(FACE),
+            prefix: None,
+        },
     };
-    // Proven for the site's anchors, which says nothing about the lab's: its issuer is asked for and not found there.
-    assert_eq!(authority.command(asking, "faces", at(NOW_MS)), Decision::Later);
+    // Validated for the site's anchors, not for the lab's: the issuer's certificate is fetched.
+    assert_eq!(authority.check_command(request, "faces", at(NOW_MS)), Decision::Later);
 }
 
 #[test]
-fn any_signer_where_a_rule_says_so() {
+fn rule_without_signer_accepts_any_signer_on_its_faces() {
     let mut rule = rule("/<..>", "/open/<..>");
-    (rule.anchors, rule.signer, rule.side) = (None, None, Side::Local);
-    let mut authority = Authority::new(Rules { plain: strict(), allow: vec![rule], ..Rules::default() });
+    (rule.anchors, rule.signer, rule.scope) = (None, None, FaceScope::Local);
+    let mut authority =
+        Authority::new(Rules { basic: strict(), allow: vec![rule], ..Rules::default() });
     let wire = command(&Signer::Digest, NOW_MS);
     let interest = Interest::check(&wire).unwrap();
-    let (open, other) = (name("/open/x"), name("/closed"));
-    let asking = |prefix, local| Asking {
+    let (open, closed) = (name("/open/x"), name("/closed"));
+    let request = |prefix, local| AuthorizationRequest {
         interest: &interest,
-        by: Asker { face: FACE, local, peer: Peer::Face(FACE), prefix: Some(prefix) },
+        requester: Requester {
+            face: FACE,
+            local,
+            peer: PeerGroup::Face(FACE),
+            prefix: Some(prefix),
+        },
     };
-    assert_eq!(authority.command(asking(open.as_ref(), true), "rib", at(NOW_MS)), Decision::Accept);
+    assert_eq!(
+        authority.check_command(request(open.as_ref(), true), "rib", at(NOW_MS)),
+        Decision::Accept
+    );
     let refused = Decision::Refuse(Refusal::NotAllowed);
-    assert_eq!(authority.command(asking(other.as_ref(), true), "rib", at(NOW_MS)), refused);
+    assert_eq!(authority.check_command(request(closed.as_ref(), true), "rib", at(NOW_MS)), refused);
     let refused = Decision::Refuse(Refusal::DigestNotEnough);
-    assert_eq!(authority.command(asking(open.as_ref(), false), "rib", at(NOW_MS)), refused);
+    assert_eq!(authority.check_command(request(open.as_ref(), false), "rib", at(NOW_MS)), refused);
 }
 
 #[test]
-fn announcements_need_their_own_privilege() {
+fn announcement_needs_the_announce_privilege() {
     let root = key("/site");
     let (alice, certificate) = certified("/site/alice", &root, VALID);
-    let mut may = rule("/site/<who>/KEY/<_>", "/site/<who>/<..>");
+    let mut may = rule("/site/<user>/KEY/<_>", "/site/<user>/<..>");
     may.privileges = [Privilege::Announce].into_iter().collect();
-    let rules =
-        Rules { plain: strict(), allow: vec![may], anchors: vec![(1, anchor(&root))], ..Rules::default() };
+    let rules = Rules {
+        basic: strict(),
+        allow: vec![may],
+        anchors: vec![(1, anchor(&root))],
+        ..Rules::default()
+    };
     let mut authority = Authority::new(rules);
-    let announcement = DataBuilder::new(&name("/site/alice/32=PA/v=1/seg=0"), b"x").encode(&alice).unwrap();
+    let announcement =
+        DataBuilder::new(&name("/site/alice/32=PA/v=1/seg=0"), b"x").encode(&alice).unwrap();
     let data = Data::check(&announcement).unwrap();
     let wire = InterestBuilder::new(name("/localhop/nfd/rib/announce")).nonce(1).encode();
     let interest = Interest::check(&wire).unwrap();
     let (own, others) = (name("/site/alice"), name("/site/bob"));
-    let asking = |prefix| Asking {
+    let request = |prefix| AuthorizationRequest {
         interest: &interest,
-        by: Asker { face: FACE, local: false, peer: Peer::Face(FACE), prefix: Some(prefix) },
+        requester: Requester {
+            face: FACE,
+            local: false,
+            peer: PeerGroup::Face(FACE),
+            prefix: Some(prefix),
+        },
     };
-    assert_eq!(authority.announcement(&data, asking(own.as_ref()), at(NOW_MS)), Decision::Later);
+    assert_eq!(
+        authority.check_announcement(&data, request(own.as_ref()), at(NOW_MS)),
+        Decision::Later
+    );
     serve(&mut authority, &[&certificate]);
     assert!(authority.next_ready().is_some());
-    assert_eq!(authority.announcement(&data, asking(own.as_ref()), at(NOW_MS)), Decision::Accept);
     assert_eq!(
-        authority.announcement(&data, asking(own.as_ref()), at(NOW_MS)),
+        authority.check_announcement(&data, request(own.as_ref()), at(NOW_MS)),
+        Decision::Accept
+    );
+    assert_eq!(
+        authority.check_announcement(&data, request(own.as_ref()), at(NOW_MS)),
         Decision::Accept,
         "no replay"
     );
     let refused = Decision::Refuse(Refusal::NotAllowed);
-    assert_eq!(authority.announcement(&data, asking(others.as_ref()), at(NOW_MS)), refused);
+    assert_eq!(authority.check_announcement(&data, request(others.as_ref()), at(NOW_MS)), refused);
 }
 
 #[test]
-fn nothing_comes_and_time_passes() {
+fn missing_certificate_times_out() {
     let root = key("/site");
     let (alice, _) = certified("/site/alice", &root, VALID);
     let mut authority = authority(&root);
     assert_eq!(authority.next_timeout_ms(), None);
     let wire = command(&alice, NOW_MS);
-    assert_eq!(ask(&mut authority, &wire, "/site/alice"), Decision::Later);
-    // A command with a longer life hears of it, the other one is over.
+    assert_eq!(present(&mut authority, &wire, "/site/alice"), Decision::Later);
+    // A command with a longer lifetime is refused; the expired one is dropped.
     let fields = freshness_fields(NOW_MS).unwrap();
     let patient = InterestBuilder::new(name("/localhop/nfd/rib/register/y")).lifetime_ms(9000);
     let patient = patient.encode_signed(&alice, &fields).unwrap();
-    assert_eq!(ask(&mut authority, &patient, "/site/alice"), Decision::Later);
+    assert_eq!(present(&mut authority, &patient, "/site/alice"), Decision::Later);
     assert_eq!(authority.sizes(), (0, 1, 2));
     assert_eq!(authority.next_timeout_ms(), Some(NOW_MS + FETCH_MS));
     authority.on_timeout(NOW_MS + FETCH_MS - 1);
@@ -420,36 +513,42 @@ fn nothing_comes_and_time_passes() {
     assert_eq!(authority.sizes(), (0, 0, 0));
     let ready = authority.next_ready().unwrap();
     assert_eq!((ready.interest.as_slice(), authority.next_ready()), (patient.as_slice(), None));
-    let decision = ask_at(&mut authority, &patient, "/site/alice", NOW_MS + FETCH_MS);
+    let decision = present_at(&mut authority, &patient, "/site/alice", NOW_MS + FETCH_MS);
     assert_eq!(decision, Decision::Refuse(Refusal::CertificateMissing));
     assert_eq!(authority.next_timeout_ms(), None);
 }
 
 #[test]
-fn one_face_can_not_make_all_others_wait() {
+fn face_with_too_many_waiting_commands_is_refused() {
     let root = key("/site");
     let mut authority = authority(&root);
-    let flood: Vec<Key> = (0..=WAITING_PER_FACE_MAX).map(|_| certified("/site/x", &root, VALID).0).collect();
+    let flood: Vec<Key> =
+        (0..=WAITING_PER_FACE_MAX).map(|_| certified("/site/x", &root, VALID).0).collect();
     for (at, key) in flood.iter().enumerate() {
-        let decision = ask(&mut authority, &command(key, NOW_MS), "/site/x");
+        let decision = present(&mut authority, &command(key, NOW_MS), "/site/x");
         let full = Decision::Refuse(Refusal::TooManyWaiting);
         assert_eq!(decision, if at < WAITING_PER_FACE_MAX { Decision::Later } else { full });
     }
     let wire = command(&flood[WAITING_PER_FACE_MAX], NOW_MS);
     let interest = Interest::check(&wire).unwrap();
     let own = name("/site/x");
-    let asking = Asking {
+    let request = AuthorizationRequest {
         interest: &interest,
-        by: Asker { face: FACE + 1, local: false, peer: Peer::Face(FACE + 1), prefix: Some(own.as_ref()) },
+        requester: Requester {
+            face: FACE + 1,
+            local: false,
+            peer: PeerGroup::Face(FACE + 1),
+            prefix: Some(own.as_ref()),
+        },
     };
-    assert_eq!(authority.command(asking, "rib", at(NOW_MS)), Decision::Later);
+    assert_eq!(authority.check_command(request, "rib", at(NOW_MS)), Decision::Later);
 }
 
 #[test]
-fn certificates_kept_are_bounded() {
+fn stored_certificates_are_bounded() {
     let root = key("/site");
     let alice = key("/site/alice");
-    let mut chains = nw_trust::chain::Chains::default();
+    let mut chains = nw_trust::chain::ChainValidator::default();
     for version in 0..=CERTIFICATES_MAX as u64 {
         let (spki, up) = (alice.public_key().unwrap(), Component::generic(b"up"));
         chains.add(&issue(alice.name(), &spki, up, &root, version, VALID).unwrap()).unwrap();
@@ -460,53 +559,65 @@ fn certificates_kept_are_bounded() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever comes in whatever order: bounds hold, and nobody is believed whose chain does not lead to the anchor.
+    /// For any sequence of events: bounds hold, and no signer without a chain to the anchor is
+    /// accepted.
     #[test]
-    fn only_what_leads_to_the_anchor(steps in proptest::collection::vec((0usize..6, 0u64..3000), 1..60)) {
-        let (root, other) = (key("/site"), key("/site"));
+    fn only_chains_to_the_anchor_are_accepted(
+        steps in proptest::collection::vec((0usize..6, 0u64..3000), 1..60)
+    ) {
+        let (root, impostor) = (key("/site"), key("/site"));
         let (alice, good) = certified("/site/alice", &root, VALID);
-        let (eve, bad) = certified("/site/eve", &other, VALID);
-        let others = self_signed(&other, 1, VALID).unwrap();
+        let (eve, bad) = certified("/site/eve", &impostor, VALID);
+        let foreign = self_signed(&impostor, 1, VALID).unwrap();
         let mut authority = authority(&root);
         let mut now_ms = NOW_MS;
         for (step, passes_ms) in steps {
             now_ms += passes_ms;
             match step {
                 0 => {
-                    let decision = ask_at(&mut authority, &command(&alice, now_ms), "/site/alice", now_ms);
+                    let decision = present_at(&mut authority, &command(&alice, now_ms), "/site/alice", now_ms);
                     prop_assert!(decision != Decision::Refuse(Refusal::NotAllowed));
                 }
                 1 => {
-                    let decision = ask_at(&mut authority, &command(&eve, now_ms), "/site/eve", now_ms);
+                    let decision = present_at(&mut authority, &command(&eve, now_ms), "/site/eve", now_ms);
                     prop_assert!(decision != Decision::Accept);
                 }
                 2 => authority.on_data(&Data::check(&good).unwrap(), &good, now_ms),
                 3 => authority.on_data(&Data::check(&bad).unwrap(), &bad, now_ms),
-                4 => authority.on_data(&Data::check(&others).unwrap(), &others, now_ms),
+                4 => authority.on_data(&Data::check(&foreign).unwrap(), &foreign, now_ms),
                 _ => authority.on_timeout(now_ms),
             }
-            while authority.next_ask().is_some() {}
+            while authority.next_request().is_some() {}
             while let Some(ready) = authority.next_ready() {
-                let decision = ask_at(&mut authority, &ready.interest, "/site/eve", now_ms);
+                let decision = present_at(&mut authority, &ready.interest, "/site/eve", now_ms);
                 prop_assert!(decision != Decision::Accept);
             }
-            let (kept, pending, waiting) = authority.sizes();
-            prop_assert!(kept <= 3 && pending <= 3 && waiting <= WAITING_PER_FACE_MAX);
+            let (stored, pending, waiting) = authority.sizes();
+            prop_assert!(stored <= 3 && pending <= 3 && waiting <= WAITING_PER_FACE_MAX);
         }
     }
 }
 
-/// A certificate's validity and a command's time are by the wall clock of that moment, whatever it showed before; time limits are not.
+/// Validity periods and command times follow the wall clock as it is now; time limits do not.
 #[test]
-fn wall_clock_that_is_set_is_followed_and_ends_no_waiting() {
+fn wall_clock_set_changes_validity_but_no_time_limit() {
     let root = key("/site");
     let (alice, certificate) = certified("/site/alice", &root, VALID);
     let mut authority = authority(&root);
     let own = name("/site/alice");
     let decide = |authority: &mut Authority, wire: &[u8], clocks: Clocks| {
         let interest = Interest::check(wire).unwrap();
-        let by = Asker { face: FACE, local: false, peer: Peer::Face(FACE), prefix: Some(own.as_ref()) };
-        authority.command(Asking { interest: &interest, by }, "rib", clocks)
+        let by = Requester {
+            face: FACE,
+            local: false,
+            peer: PeerGroup::Face(FACE),
+            prefix: Some(own.as_ref()),
+        };
+        authority.check_command(
+            AuthorizationRequest { interest: &interest, requester: by },
+            "rib",
+            clocks,
+        )
     };
     let wrong = Clocks { elapsed_ms: 1000, unix_ms: NOW_MS - 86_400_000 };
     let refused = decide(&mut authority, &command(&alice, NOW_MS), wrong);
@@ -514,28 +625,32 @@ fn wall_clock_that_is_set_is_followed_and_ends_no_waiting() {
     let right = Clocks { elapsed_ms: 1001, unix_ms: NOW_MS };
     let wire = command(&alice, NOW_MS);
     assert_eq!(decide(&mut authority, &wire, right), Decision::Later);
-    // Set by a day once more while the certificate is fetched: what waits goes on waiting.
+    // The wall clock is set again while the certificate is fetched: the command still waits.
     assert_eq!(authority.next_timeout_ms(), Some(1001 + FETCH_MS));
     authority.on_timeout(1002);
     authority.on_data(&Data::check(&certificate).unwrap(), &certificate, 1003);
     assert!(authority.next_ready().is_some());
     assert_eq!(decide(&mut authority, &wire, right), Decision::Accept);
-    // What was proven holds while it is valid, by the clock as it is now.
-    for (unix_ms, wanted) in [
-        (NOW_MS + 1_001_000, Decision::Refuse(Refusal::CertificateOutOfTime)),
-        (NOW_MS - 1_001_000, Decision::Refuse(Refusal::CertificateOutOfTime)),
+    // The cached validation holds within the validity period, by the wall clock as it is now.
+    for (unix_ms, expected) in [
+        (NOW_MS + 1_001_000, Decision::Refuse(Refusal::CertificateOutsideValidity)),
+        (NOW_MS - 1_001_000, Decision::Refuse(Refusal::CertificateOutsideValidity)),
         (NOW_MS + 900_000, Decision::Accept),
     ] {
         let clocks = Clocks { elapsed_ms: 1004, unix_ms };
-        assert_eq!(decide(&mut authority, &command(&alice, unix_ms), clocks), wanted, "{unix_ms}");
+        assert_eq!(
+            decide(&mut authority, &command(&alice, unix_ms), clocks),
+            expected,
+            "{unix_ms}"
+        );
     }
 }
 
-/// As an attacker sends them: each with a key of its own whose certificate never comes.
+/// Sends commands like an attacker: each with a new key whose certificate never arrives.
 fn flood(
     authority: &mut Authority,
     faces: impl Iterator<Item = u64>,
-    peer: impl Fn(u64) -> Peer,
+    peer: impl Fn(u64) -> PeerGroup,
     local: bool,
 ) {
     let own = name("/site/x");
@@ -545,17 +660,21 @@ fn flood(
             let (signer, _) = certified("/site/x", &root, VALID);
             let wire = command(&signer, NOW_MS + at_face as u64);
             let interest = Interest::check(&wire).unwrap();
-            let by = Asker { face, local, peer: peer(face), prefix: Some(own.as_ref()) };
-            let _ = authority.command(Asking { interest: &interest, by }, "rib", at(NOW_MS));
+            let by = Requester { face, local, peer: peer(face), prefix: Some(own.as_ref()) };
+            let _ = authority.check_command(
+                AuthorizationRequest { interest: &interest, requester: by },
+                "rib",
+                at(NOW_MS),
+            );
         }
     }
 }
 
 #[test]
-fn places_are_shared_by_peer_so_a_flood_of_many_ports_locks_no_one_out() {
+fn flood_from_one_address_locks_no_other_peer_out() {
     let root = key("/site");
-    let attacker = Peer::at("192.0.2.66".parse().unwrap());
-    let friend = Peer::at("192.0.2.1".parse().unwrap());
+    let attacker = PeerGroup::of_address("192.0.2.66".parse().unwrap());
+    let friend = PeerGroup::of_address("192.0.2.1".parse().unwrap());
     for peer in [friend, attacker] {
         let mut authority = authority(&root);
         flood(&mut authority, 1000..1100, |_| attacker, false);
@@ -565,10 +684,10 @@ fn places_are_shared_by_peer_so_a_flood_of_many_ports_locks_no_one_out() {
         let (alice, certificate) = certified("/site/alice", &root, VALID);
         let (wire, own) = (command(&alice, NOW_MS), name("/site/alice"));
         let interest = Interest::check(&wire).unwrap();
-        let by = Asker { face: FACE, local: false, peer, prefix: Some(own.as_ref()) };
-        let asking = Asking { interest: &interest, by };
-        assert_eq!(authority.command(asking, "rib", at(NOW_MS)), Decision::Later);
-        // The flood goes on while the certificate is fetched: also from the same address it takes from the ports with most.
+        let by = Requester { face: FACE, local: false, peer, prefix: Some(own.as_ref()) };
+        let request = AuthorizationRequest { interest: &interest, requester: by };
+        assert_eq!(authority.check_command(request, "rib", at(NOW_MS)), Decision::Later);
+        // The flood continues during the fetch; it evicts its own commands, of the busiest faces.
         flood(&mut authority, 2000..2020, |_| attacker, false);
         authority.on_data(&Data::check(&certificate).unwrap(), &certificate, NOW_MS);
         let mut refused = 0;
@@ -578,45 +697,61 @@ fn places_are_shared_by_peer_so_a_flood_of_many_ports_locks_no_one_out() {
                 break;
             }
             let interest = Interest::check(&ready.interest).unwrap();
-            let by = Asker { face: ready.face, local: false, peer: attacker, prefix: Some(own.as_ref()) };
-            let decision = authority.command(Asking { interest: &interest, by }, "rib", at(NOW_MS));
+            let by = Requester {
+                face: ready.face,
+                local: false,
+                peer: attacker,
+                prefix: Some(own.as_ref()),
+            };
+            let decision = authority.check_command(
+                AuthorizationRequest { interest: &interest, requester: by },
+                "rib",
+                at(NOW_MS),
+            );
             assert!(matches!(decision, Decision::Refuse(_)));
             refused += 1;
         }
         assert!(refused <= WAITING_MAX);
-        assert_eq!(authority.command(asking, "rib", at(NOW_MS)), Decision::Accept);
+        assert_eq!(authority.check_command(request, "rib", at(NOW_MS)), Decision::Accept);
     }
 }
 
 #[test]
-fn remote_flood_leaves_the_places_of_local_faces() {
+fn remote_flood_leaves_the_quota_of_local_faces() {
     let root = key("/site");
     let mut authority = authority(&root);
-    flood(&mut authority, 1000..1100, Peer::Face, false);
+    flood(&mut authority, 1000..1100, PeerGroup::Face, false);
     let before = authority.shortages();
-    flood(&mut authority, 300..301, Peer::Face, true);
-    assert_eq!(authority.shortages(), before, "they had their own places");
-    flood(&mut authority, 301..310, Peer::Face, true);
+    flood(&mut authority, 300..301, PeerGroup::Face, true);
+    assert_eq!(authority.shortages(), before, "local faces have their own quota");
+    flood(&mut authority, 301..310, PeerGroup::Face, true);
     let (_, pending, waiting) = authority.sizes();
     assert!(pending <= FETCHES_MAX && waiting <= WAITING_MAX, "{pending} {waiting}");
     assert!(authority.shortages().certificates > before.certificates);
 }
 
 #[test]
-fn command_that_gave_way_is_refused_with_the_reason() {
+fn evicted_command_is_refused_with_too_many_waiting() {
     let root = key("/site");
     let mut authority = authority(&root);
     let (alice, _) = certified("/site/alice", &root, VALID);
     let wire = command(&alice, NOW_MS);
-    assert_eq!(ask(&mut authority, &wire, "/site/alice"), Decision::Later);
-    let own = Peer::Face(FACE);
+    assert_eq!(present(&mut authority, &wire, "/site/alice"), Decision::Later);
+    let own = PeerGroup::Face(FACE);
     flood(&mut authority, 100..105, |_| own, false);
     flood(&mut authority, [FACE, 50].into_iter(), |_| own, false);
-    let gave_way = std::iter::from_fn(|| authority.next_ready()).next();
-    assert_eq!(gave_way.map(|ready| ready.interest), Some(wire.clone()), "the oldest of the face with most");
-    assert_eq!(ask(&mut authority, &wire, "/site/alice"), Decision::Refuse(Refusal::TooManyWaiting));
+    let evicted = std::iter::from_fn(|| authority.next_ready()).next();
     assert_eq!(
-        ask(&mut authority, &command(&alice, NOW_MS), "/site/alice"),
+        evicted.map(|ready| ready.interest),
+        Some(wire.clone()),
+        "the oldest of the busiest face"
+    );
+    assert_eq!(
+        present(&mut authority, &wire, "/site/alice"),
+        Decision::Refuse(Refusal::TooManyWaiting)
+    );
+    assert_eq!(
+        present(&mut authority, &command(&alice, NOW_MS), "/site/alice"),
         Decision::Later,
         "and may try again"
     );

@@ -1,8 +1,9 @@
-//! Who may command: rules, verification, freshness and replay.
+//! The basic rules: signature kinds, verification, freshness and replay.
 
 use nw_name::{Component, ComponentType, Name};
 use nw_trust::{
-    CommandFormat, CommandPolicy, CommandRules, Key, KeyKind, Reach, Refusal, Signer, key::freshness_fields,
+    AllowFrom, CommandFormat, CommandPolicy, CommandRules, Key, KeyKind, Refusal, Signer,
+    key::freshness_fields,
 };
 use nw_wire::tlv::{push_integer, push_tlv};
 use nw_wire::{Data, DataBuilder, DigestSha256, Interest, InterestBuilder, Sign, types as t};
@@ -54,7 +55,7 @@ fn key(kind: KeyKind) -> Key {
 }
 
 #[test]
-fn by_default_local_faces_may_command_with_anything_signed() {
+fn default_rules_accept_any_signature_on_local_faces() {
     let mut policy = CommandPolicy::default();
     assert_eq!(check(&mut policy, &v03(&Signer::Digest, NOW), true, NOW), Ok(CommandFormat::V03));
     assert_eq!(check(&mut policy, &v02(&DigestSha256, NOW), true, NOW), Ok(CommandFormat::V02));
@@ -66,7 +67,7 @@ fn by_default_local_faces_may_command_with_anything_signed() {
 }
 
 #[test]
-fn a_signature_value_component_may_exceed_252_octets() {
+fn signature_value_longer_than_252_bytes_is_accepted() {
     let wire = v02(&key(KeyKind::Rsa2048), NOW);
     let interest = Interest::check(&wire).unwrap();
     assert_eq!(interest.name().component(-1).unwrap().value().len(), 260);
@@ -74,50 +75,57 @@ fn a_signature_value_component_may_exceed_252_octets() {
 }
 
 #[test]
-fn from_elsewhere_only_known_keys() {
+fn default_rules_accept_only_known_keys_on_remote_faces() {
     let mut policy = CommandPolicy::default();
     let key = key(KeyKind::EcdsaP256);
-    assert_eq!(check(&mut policy, &v03(&Signer::Digest, NOW), false, NOW), Err(Refusal::DigestNotEnough));
+    assert_eq!(
+        check(&mut policy, &v03(&Signer::Digest, NOW), false, NOW),
+        Err(Refusal::DigestNotEnough)
+    );
     assert_eq!(check(&mut policy, &v03(&key, NOW), false, NOW), Err(Refusal::UnknownKey));
     policy.add_key(key.name().to_name(), key.verify_key().unwrap());
     assert!(check(&mut policy, &v03(&key, NOW), false, NOW).is_ok());
-    // Named by its certificate, it is the same key.
+    // A KeyLocator with the certificate's name refers to the same key.
     let certificate = key.name().to_name().with_generic("self").with_version(1);
-    let key = key.located_at(certificate.as_ref());
+    let key = key.with_key_locator(certificate.as_ref());
     assert!(check(&mut policy, &v03(&key, NOW), false, NOW).is_ok());
 }
 
 #[test]
-fn rules_can_be_tightened_and_loosened() {
+fn configured_rules_replace_the_defaults() {
     let mut closed = CommandPolicy::new(CommandRules {
-        digest: Reach::Nowhere,
-        unknown_key: Reach::Nowhere,
-        known_key: Reach::Local,
+        digest: AllowFrom::Nowhere,
+        unknown_key: AllowFrom::Nowhere,
+        known_key: AllowFrom::Local,
         ..CommandRules::default()
     });
     let key = key(KeyKind::Ed25519);
-    assert_eq!(check(&mut closed, &v03(&Signer::Digest, NOW), true, NOW), Err(Refusal::DigestNotEnough));
+    assert_eq!(
+        check(&mut closed, &v03(&Signer::Digest, NOW), true, NOW),
+        Err(Refusal::DigestNotEnough)
+    );
     assert_eq!(check(&mut closed, &v03(&key, NOW), true, NOW), Err(Refusal::UnknownKey));
     closed.add_key(key.name().to_name(), key.verify_key().unwrap());
     assert_eq!(check(&mut closed, &v03(&key, NOW), false, NOW), Err(Refusal::KeyNotAllowed));
     assert!(check(&mut closed, &v03(&key, NOW), true, NOW).is_ok());
-    let mut open = CommandPolicy::new(CommandRules { digest: Reach::Anywhere, ..CommandRules::default() });
+    let mut open =
+        CommandPolicy::new(CommandRules { digest: AllowFrom::Anywhere, ..CommandRules::default() });
     assert!(check(&mut open, &v03(&Signer::Digest, NOW), false, NOW).is_ok());
 }
 
 #[test]
-fn what_can_be_verified_must_match() {
+fn forged_signature_is_refused() {
     let mut policy = CommandPolicy::default();
     let (known, forger) = (key(KeyKind::EcdsaP256), key(KeyKind::EcdsaP256));
     policy.add_key(known.name().to_name(), known.verify_key().unwrap());
-    let forged = forger.located_at(known.name());
+    let forged = forger.with_key_locator(known.name());
     assert_eq!(check(&mut policy, &v03(&forged, NOW), true, NOW), Err(Refusal::BadSignature));
     assert_eq!(check(&mut policy, &v02(&forged, NOW), true, NOW), Err(Refusal::BadSignature));
-    // What was refused leaves no trace: the true key's command of that time is accepted.
+    // A refused command leaves no trace: the real key's command of that time is accepted.
     assert!(check(&mut policy, &v03(&known, NOW), true, NOW).is_ok());
 
     let mut wire = v02(&DigestSha256, NOW);
-    let digest_at = wire.len() - 7; // before the Nonce element of six octets
+    let digest_at = wire.len() - 7; // before the Nonce element of six bytes
     wire[digest_at] ^= 1;
     assert_eq!(check(&mut policy, &wire, true, NOW), Err(Refusal::BadSignature));
 }
@@ -133,22 +141,23 @@ fn stale_and_replayed_commands_are_refused() {
         assert_eq!(check(&mut policy, &wire, true, NOW + 120_001), stale(120_001, 120_000));
         assert_eq!(check(&mut policy, &wire, true, NOW - 120_001), stale(120_001, 120_000));
     }
-    // A signature made anew over the same time is another command.
+    // Signed again with the same time, it is a different command.
     assert!(check(&mut policy, &v03(&key, NOW), true, NOW).is_ok());
 }
 
 #[test]
-fn refusal_of_a_stale_command_says_by_how_much_the_clocks_differ() {
+fn stale_command_refusal_contains_the_clock_difference() {
     let mut policy = CommandPolicy::default();
     let wire = v03(&Signer::Digest, NOW + 12_000_000);
     assert_eq!(
         check(&mut policy, &wire, true, NOW).unwrap_err().to_string(),
-        "the command's timestamp differs from the router's clock by 3 h 20 min (limit 120 s). Check the time on both machines."
+        "the command's timestamp differs from the router's clock by 3 h 20 min (limit 120 s). \
+         Check the time on both machines."
     );
 }
 
 #[test]
-fn reading_the_configuration_again_forgets_keys_but_not_replays() {
+fn reconfigure_replaces_keys_and_keeps_the_replay_history() {
     let mut policy = CommandPolicy::default();
     let key = key(KeyKind::Ed25519);
     policy.add_key(key.name().to_name(), key.verify_key().unwrap());
@@ -161,15 +170,16 @@ fn reading_the_configuration_again_forgets_keys_but_not_replays() {
 }
 
 #[test]
-fn data_that_speaks_for_somebody_is_held_to_the_same_rules() {
+fn announcement_is_checked_by_the_same_rules() {
     let mut policy = CommandPolicy::default();
     let (known, forger) = (key(KeyKind::EcdsaP256), key(KeyKind::EcdsaP256));
     let announce = |signer: &dyn Sign<Error = nw_trust::Error>| {
         let name: Name = "/prefix/32=PA/v=1/seg=0".parse().unwrap();
         DataBuilder::new(&name, b"").encode(signer).unwrap()
     };
-    let decide =
-        |policy: &CommandPolicy, wire: &[u8], local| policy.check_data(&Data::check(wire).unwrap(), local);
+    let decide = |policy: &CommandPolicy, wire: &[u8], local| {
+        policy.check_data(&Data::check(wire).unwrap(), local)
+    };
     let (digest, unknown) = (announce(&Signer::Digest), announce(&known));
     assert_eq!(decide(&policy, &digest, true), Ok(()));
     assert_eq!(decide(&policy, &digest, false), Err(Refusal::DigestNotEnough));
@@ -178,7 +188,7 @@ fn data_that_speaks_for_somebody_is_held_to_the_same_rules() {
     policy.add_key(known.name().to_name(), known.verify_key().unwrap());
     assert_eq!(decide(&policy, &unknown, false), Ok(()));
     assert_eq!(
-        decide(&policy, &announce(&forger.located_at(known.name())), true),
+        decide(&policy, &announce(&forger.with_key_locator(known.name())), true),
         Err(Refusal::BadSignature)
     );
 
@@ -187,27 +197,28 @@ fn data_that_speaks_for_somebody_is_held_to_the_same_rules() {
         type Error = nw_trust::Error;
         fn info(&self) -> Vec<u8> {
             let mut info = vec![27, 1, 200];
-            info.extend_from_slice(&self.0.info()[3..]); // a KeyLocator makes it no signature
+            info.extend_from_slice(&self.0.info()[3..]); // even with a KeyLocator it is not a signature
             info
         }
         fn sign(&self, _: &[&[u8]]) -> Result<Vec<u8>, Self::Error> {
             Ok(Vec::new())
         }
     }
-    // It proves as much as a digest, and is taken where that would be.
+    // It proves as much as a digest, and is accepted in the same places.
     let null = announce(&Null(key(KeyKind::Hmac)));
     assert_eq!(decide(&policy, &null, true), Ok(()));
     assert_eq!(decide(&policy, &null, false), Err(Refusal::DigestNotEnough));
-    let closed = CommandPolicy::new(CommandRules { digest: Reach::Nowhere, ..CommandRules::default() });
+    let closed =
+        CommandPolicy::new(CommandRules { digest: AllowFrom::Nowhere, ..CommandRules::default() });
     let refusal = decide(&closed, &null, true).unwrap_err();
     assert_eq!(
-        refusal.of("the prefix announcement"),
+        refusal.message_for("the prefix announcement"),
         "the prefix announcement from here must be signed by a key"
     );
 }
 
 #[test]
-fn a_replay_may_not_hide_behind_another_nonce() {
+fn replay_with_another_nonce_is_refused() {
     let mut policy = CommandPolicy::default();
     let mut wire = v02(&key(KeyKind::Ed25519), NOW);
     assert!(check(&mut policy, &wire, true, NOW).is_ok());
@@ -217,7 +228,7 @@ fn a_replay_may_not_hide_behind_another_nonce() {
 }
 
 #[test]
-fn digests_share_no_clock_and_are_not_checked_for_replay() {
+fn digest_commands_share_no_clock_and_may_repeat() {
     let mut policy = CommandPolicy::default();
     let wire = v03(&Signer::Digest, NOW + 60_000);
     assert!(check(&mut policy, &wire, true, NOW).is_ok());
@@ -230,7 +241,7 @@ fn digests_share_no_clock_and_are_not_checked_for_replay() {
 }
 
 #[test]
-fn unsigned_timeless_and_unreadable_commands() {
+fn command_unsigned_or_without_time_or_malformed_is_refused() {
     let mut policy = CommandPolicy::default();
     let plain = InterestBuilder::new(command_name()).encode();
     assert_eq!(check(&mut policy, &plain, true, NOW), Err(Refusal::Unsigned));
@@ -238,11 +249,12 @@ fn unsigned_timeless_and_unreadable_commands() {
     assert_eq!(check(&mut policy, &parameters, true, NOW), Err(Refusal::Unsigned));
     let short = InterestBuilder::new("/a".parse::<Name>().unwrap()).encode();
     assert_eq!(check(&mut policy, &short, true, NOW), Err(Refusal::Unsigned));
-    let timeless = InterestBuilder::new(command_name()).encode_signed(&key(KeyKind::Hmac), &[]).unwrap();
+    let timeless =
+        InterestBuilder::new(command_name()).encode_signed(&key(KeyKind::Hmac), &[]).unwrap();
     assert_eq!(check(&mut policy, &timeless, true, NOW), Err(Refusal::NoTime));
 
-    struct Says(u64);
-    impl Sign for Says {
+    struct WithSignatureType(u64);
+    impl Sign for WithSignatureType {
         type Error = std::convert::Infallible;
         fn info(&self) -> Vec<u8> {
             let mut info = Vec::new();
@@ -253,14 +265,16 @@ fn unsigned_timeless_and_unreadable_commands() {
             Ok(vec![0; 32])
         }
     }
-    assert_eq!(check(&mut policy, &v03(&Says(200), NOW), true, NOW), Err(Refusal::Unsigned));
-    assert_eq!(check(&mut policy, &v03(&Says(77), NOW), true, NOW), Err(Refusal::UnknownType));
-    assert_eq!(check(&mut policy, &v03(&Says(3), NOW), true, NOW), Err(Refusal::Malformed));
+    let mut check_type =
+        |number| check(&mut policy, &v03(&WithSignatureType(number), NOW), true, NOW);
+    assert_eq!(check_type(200), Err(Refusal::Unsigned));
+    assert_eq!(check_type(77), Err(Refusal::UnknownType));
+    assert_eq!(check_type(3), Err(Refusal::Malformed));
     assert!(Refusal::Malformed.is_silent() && !Refusal::Unsigned.is_silent());
 }
 
 #[test]
-fn a_parameters_digest_that_is_not_last_is_no_command() {
+fn parameters_digest_that_is_not_last_is_malformed() {
     let wire = v03(&DigestSha256, NOW);
     let interest = Interest::check(&wire).unwrap();
     let name = interest.name().to_name().with_generic("more");
@@ -270,13 +284,22 @@ fn a_parameters_digest_that_is_not_last_is_no_command() {
     let mut moved = Vec::new();
     push_tlv(t::INTEREST, &body, &mut moved);
     let interest = Interest::check(&moved).expect("a valid Interest all the same");
-    assert_eq!(CommandPolicy::default().check(&interest, true, NOW).unwrap_err(), Refusal::Malformed);
+    assert_eq!(
+        CommandPolicy::default().check(&interest, true, NOW).unwrap_err(),
+        Refusal::Malformed
+    );
 }
 
 proptest! {
-    /// Names that look like commands of format 0.2 in any way never panic.
+    /// Names that resemble commands of format 0.2.
     #[test]
-    fn no_name_panics(tail in proptest::collection::vec((1u16..60, proptest::collection::vec(prop_oneof![Just(22u8), Just(23), Just(27), 0u8..8], 0..12)), 0..6)) {
+    fn reading_any_name_does_not_panic(tail in proptest::collection::vec(
+        (
+            1u16..60,
+            proptest::collection::vec(prop_oneof![Just(22u8), Just(23), Just(27), 0u8..8], 0..12)
+        ),
+        0..6
+    )) {
         let name = tail.iter().fold(command_name(), |name, (typ, value)| {
             match Component::new(ComponentType::new(*typ).unwrap(), value) {
                 Ok(component) => name.with(component),
@@ -290,13 +313,13 @@ proptest! {
     }
 
     #[test]
-    fn any_flipped_bit_of_a_known_keys_command_is_refused(bit in 0usize..1200) {
+    fn command_with_any_flipped_bit_is_refused(bit in 0usize..1200) {
         let key = Key::from_secret(command_name().as_ref(), b"secret");
         let mut policy = CommandPolicy::default();
         policy.add_key(key.name().to_name(), key.verify_key().unwrap());
         let wire = v03(&key, NOW);
         let interest = Interest::check(&wire).unwrap();
-        // What is behind the name and before ApplicationParameters is not signed: the Nonce.
+        // Not signed: the Nonce, between the name and ApplicationParameters.
         let unsigned = interest.nonce_start().unwrap() - 2..interest.nonce_start().unwrap() + 4;
         let mut changed = wire.clone();
         let at = bit / 8 % wire.len();
@@ -307,14 +330,15 @@ proptest! {
     }
 }
 
-/// What the specification lets stand for freshness: only a time keeps a command from being sent again after a restart, so a nonce or
-/// sequence number alone is not enough; together with one each command works once.
+/// Only a time prevents a replay after a restart, so a nonce or sequence number alone is refused;
+/// together with a time each command works once.
 #[test]
-fn nonces_and_sequence_numbers_need_a_time() {
+fn command_with_nonce_or_sequence_number_needs_a_time() {
     let key = key(KeyKind::Ed25519);
     let mut policy = CommandPolicy::default();
-    let signed =
-        |fields: &[u8]| InterestBuilder::new(command_name()).nonce(1).encode_signed(&key, fields).unwrap();
+    let signed = |fields: &[u8]| {
+        InterestBuilder::new(command_name()).nonce(1).encode_signed(&key, fields).unwrap()
+    };
     let field = |typ, value: &[u8]| {
         let mut field = Vec::new();
         push_tlv(typ, value, &mut field);

@@ -1,4 +1,5 @@
-//! Replays the corpora of the fuzz targets `command` and `safebag`; see `crates/wire/tests/corpus.rs` for what file names promise.
+//! Replays the corpora of the fuzz targets `command` and `safebag`. `crates/wire/tests/corpus.rs`
+//! explains what the file names promise.
 
 #[path = "../../../fuzz/src/command_target.rs"]
 mod command_target;
@@ -10,13 +11,13 @@ mod safebag_target;
 use replay::replay;
 
 #[test]
-fn the_command_corpus_replays() {
+fn command_corpus_replays_as_named() {
     let replayed = replay("command", command_target::command);
     assert!(replayed >= 20, "{replayed} seeds");
 }
 
 #[test]
-fn the_safebag_corpus_replays() {
+fn safebag_corpus_replays_as_named() {
     let replayed = replay("safebag", safebag_target::safebag);
     assert!(replayed >= 10, "{replayed} seeds");
 }

@@ -1,9 +1,10 @@
-//! What python-ndn made is read and verified, and what we make of its keys is the same.
+//! Packets made by python-ndn are read and verified, and signing with its keys gives the same
+//! bytes.
 
 use nw_name::Name;
 use nw_trust::{
-    Command, CommandFormat, CommandSigner, Error, Key, KeyKind, Validity, VerifyKey, certificate, safebag,
-    verify_data, verify_digest, verify_interest,
+    Command, CommandFormat, CommandSigner, Error, Key, KeyKind, Validity, VerifyKey, certificate,
+    safebag, verify_data, verify_digest, verify_interest,
 };
 use nw_wire::certificate::Certificate;
 use nw_wire::{Data, Interest, KeyLocator, Sign, SignatureType};
@@ -30,7 +31,7 @@ const KINDS: [&str; 4] = ["ecdsa", "rsa", "ed25519", "hmac"];
 const PUBLIC_KINDS: [&str; 3] = ["ecdsa", "rsa", "ed25519"];
 
 #[test]
-fn data_of_every_signature_type() {
+fn data_of_every_signature_type_verifies() {
     for kind in KINDS {
         let wire = vector(&format!("data-{kind}"));
         let data = Data::check(&wire).unwrap();
@@ -38,7 +39,10 @@ fn data_of_every_signature_type() {
         assert_eq!(data.content(), format!("content of {kind}").as_bytes());
         assert_eq!(data.freshness_ms(), 1000);
         assert_eq!(data.final_block().unwrap().to_string(), "seg=3");
-        assert_eq!(data.signature_info().key_locator(), Some(KeyLocator::Name(key_name().as_ref())));
+        assert_eq!(
+            data.signature_info().key_locator(),
+            Some(KeyLocator::Name(key_name().as_ref()))
+        );
         verify_data(&data, &verify_key(kind)).unwrap();
         let mut changed = wire.clone();
         let at = wire.len() - data.signature_value().len() - 30;
@@ -54,7 +58,7 @@ fn data_of_every_signature_type() {
 }
 
 #[test]
-fn keys_are_imported_and_repeatable_signatures_are_the_same() {
+fn imported_keys_sign_the_same() {
     for (kind, expected) in
         [("ecdsa", KeyKind::EcdsaP256), ("rsa", KeyKind::Rsa2048), ("ed25519", KeyKind::Ed25519)]
     {
@@ -65,7 +69,7 @@ fn keys_are_imported_and_repeatable_signatures_are_the_same() {
         let data = Data::check(&wire).unwrap();
         let ours = key.sign(&[data.signed_portion()]).unwrap();
         verify_key(kind).verify(key.signature_type(), &[data.signed_portion()], &ours).unwrap();
-        // ECDSA signatures are random, the others are not.
+        // ECDSA signatures are random; the others are deterministic.
         assert_eq!(ours == data.signature_value(), kind != "ecdsa", "{kind}");
     }
     let secret: Vec<u8> = (0..32).collect();
@@ -77,22 +81,22 @@ fn keys_are_imported_and_repeatable_signatures_are_the_same() {
 }
 
 #[test]
-fn certificates() {
+fn certificates_verify_within_their_validity() {
     for kind in PUBLIC_KINDS {
         let wire = certificate::read_file(&vector(&format!("certificate-{kind}"))).unwrap();
         let checked = Certificate::check(&wire).unwrap();
         assert_eq!(checked.key_name(), key_name().as_ref());
         assert_eq!(checked.public_key(), vector(&format!("spki-{kind}")));
         let validity = Validity { not_before_s: 1_704_067_200, not_after_s: 2_335_219_200 };
-        assert_eq!(Validity::of(&checked), Some(validity));
+        assert_eq!(Validity::from_certificate(&checked), Some(validity));
         certificate::verify(&checked, &verify_key(kind), 1_704_067_200).unwrap();
         let early = certificate::verify(&checked, &verify_key(kind), 1_704_067_199);
-        assert_eq!(early.unwrap_err(), Error::OutOfTime);
+        assert_eq!(early.unwrap_err(), Error::OutsideValidity);
     }
 }
 
 #[test]
-fn commands_of_format_0_3() {
+fn commands_of_format_0_3_are_read() {
     for kind in KINDS {
         let wire = vector(&format!("command-v03-{kind}"));
         let interest = Interest::check(&wire).unwrap();
@@ -108,7 +112,7 @@ fn commands_of_format_0_3() {
 }
 
 #[test]
-fn commands_of_format_0_2() {
+fn commands_of_format_0_2_verify() {
     for kind in ["ecdsa", "rsa"] {
         let wire = vector(&format!("command-v02-{kind}"));
         let command = Command::read(&Interest::check(&wire).unwrap()).unwrap();
@@ -122,7 +126,7 @@ fn commands_of_format_0_2() {
 }
 
 #[test]
-fn commands_signed_by_a_digest() {
+fn commands_signed_by_a_digest_verify() {
     for (form, format) in [("v02", CommandFormat::V02), ("v03", CommandFormat::V03)] {
         let wire = vector(&format!("command-{form}-digest"));
         let command = Command::read(&Interest::check(&wire).unwrap()).unwrap();
@@ -134,7 +138,7 @@ fn commands_signed_by_a_digest() {
 }
 
 #[test]
-fn an_interest_with_parameters() {
+fn interest_with_parameters_is_read() {
     let wire = vector("interest-parameters");
     let interest = Interest::check(&wire).unwrap();
     assert_eq!(interest.parameters(), Some(&b"some parameters"[..]));
@@ -144,12 +148,13 @@ fn an_interest_with_parameters() {
 }
 
 #[test]
-fn safebags_as_openssl_encrypts_them() {
-    for (kind, how) in [("ecdsa", "aes256-sha256"), ("rsa", "aes256-sha1"), ("ecdsa", "3des")] {
-        let bag = vector(&format!("safebag-{kind}-{how}"));
-        let (wire, key) = safebag::open(&bag, b"vector").unwrap_or_else(|error| panic!("{how}: {error}"));
+fn safebags_encrypted_by_openssl_open() {
+    for (kind, scheme) in [("ecdsa", "aes256-sha256"), ("rsa", "aes256-sha1"), ("ecdsa", "3des")] {
+        let bag = vector(&format!("safebag-{kind}-{scheme}"));
+        let (wire, key) =
+            safebag::open(&bag, b"vector").unwrap_or_else(|error| panic!("{scheme}: {error}"));
         assert_eq!(wire, vector(&format!("certificate-{kind}")));
         assert_eq!(key.public_key().unwrap(), vector(&format!("spki-{kind}")));
-        assert_eq!(safebag::open(&bag, b"victor").unwrap_err(), Error::WrongPassphrase, "{how}");
+        assert_eq!(safebag::open(&bag, b"victor").unwrap_err(), Error::WrongPassphrase, "{scheme}");
     }
 }

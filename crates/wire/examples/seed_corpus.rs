@@ -1,6 +1,7 @@
 //! Writes the seeds of the fuzzers' corpora: `cargo run -p nw-wire --example seed_corpus`.
 //!
-//! `ok-…` are valid, `bad-<fault>-…` are near-misses and hostile lengths. `tests/corpus.rs` holds them to their names.
+//! `ok-…` are valid, `bad-<fault>-…` are near-misses and hostile lengths. `tests/corpus.rs` holds
+//! them to their names.
 
 use nw_name::tlv::{push_integer, push_tlv};
 use nw_name::{Component, ComponentType, Name};
@@ -13,12 +14,14 @@ fn main() -> io::Result<()> {
     let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     let (interests, data, certificates, links, management) =
         (interests(), data(), certificates(), links(), management());
-    // What is good or bad of a bare packet is so behind a link header, or comes up when the header has been taken off.
+    // Bare packets also test the packets inside link packets.
     let behind_links = interests.iter().chain(&data).filter(|(name, _)| !starts_outside(name));
-    let decoded = behind_links.map(|(name, bytes)| (*name, link(&LpHeader::default(), bytes))).collect();
+    let decoded =
+        behind_links.map(|(name, bytes)| (*name, link(&LpHeader::default(), bytes))).collect();
     let dissected = [&interests, &data, &certificates, &links, &management].into_iter().flatten();
-    let dissected =
-        dissected.enumerate().map(|(n, (name, bytes))| (format!("ok-{n:03}-{name}"), bytes.clone()));
+    let dissected = dissected
+        .enumerate()
+        .map(|(n, (name, bytes))| (format!("ok-{n:03}-{name}"), bytes.clone()));
     for (target, seeds) in [
         ("name", names()),
         ("name_uri", uris()),
@@ -34,12 +37,16 @@ fn main() -> io::Result<()> {
     write(&corpora.join("dissect"), dissected)
 }
 
-fn write<N: AsRef<Path>>(folder: &Path, seeds: impl IntoIterator<Item = (N, Vec<u8>)>) -> io::Result<()> {
+fn write<N: AsRef<Path>>(
+    folder: &Path,
+    seeds: impl IntoIterator<Item = (N, Vec<u8>)>,
+) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     seeds.into_iter().try_for_each(|(name, bytes)| fs::write(folder.join(name), bytes))
 }
 
-/// Faults of a packet's outermost element are the link header's fault when there is one, or become another.
+/// Faults of a packet's outermost element are the link header's fault when there is one, or become
+/// another.
 fn starts_outside(name: &str) -> bool {
     ["trailing", "unknown_packet", "outer", "empty-input"].iter().any(|word| name.contains(word))
 }
@@ -155,7 +162,7 @@ fn interest(fields: &[&[u8]]) -> Vec<u8> {
 /// An Interest of `/a`, the digest of `tail`, and `tail`.
 fn with_digest(tail: &[u8]) -> Vec<u8> {
     let digest = sha256(&[tail]);
-    let component = Component::new(ComponentType::PARAMETERS_DIGEST, &digest).expect("32 octets");
+    let component = Component::new(ComponentType::PARAMETERS_DIGEST, &digest).expect("32 bytes");
     let mut body = Vec::new();
     name("/a").with(component).as_ref().encode(&mut body);
     element(5, &[&body, tail].concat())
@@ -163,7 +170,8 @@ fn with_digest(tail: &[u8]) -> Vec<u8> {
 
 fn interests() -> Seeds {
     let build = || InterestBuilder::new(name("/a/b/seg=7"));
-    let signed = build().nonce(1).parameters(*b"p").encode_signed(&DigestSha256, &[38, 1, 7, 40, 1, 9]);
+    let signed =
+        build().nonce(1).parameters(*b"p").encode_signed(&DigestSha256, &[38, 1, 7, 40, 1, 9]);
     let parameters = with_digest(&[36, 2, 1, 2]);
     let mut mismatch = parameters.clone();
     *mismatch.last_mut().expect("not empty") ^= 1;
@@ -187,14 +195,19 @@ fn interests() -> Seeds {
         ),
         (
             "ok-six-components",
-            InterestBuilder::new(name("/ndn/example/videos/lecture/v=7/seg=1042")).nonce(1).encode(),
+            InterestBuilder::new(name("/ndn/example/videos/lecture/v=7/seg=1042"))
+                .nonce(1)
+                .encode(),
         ),
         ("ok-signed", signed.unwrap_or_else(|never| match never {})),
         ("ok-empty-parameters", with_digest(&[36, 0])),
         ("ok-unknown-behind-parameters", with_digest(&[36, 1, 0, 250, 1, 7])),
         ("ok-hop-limit-twice", interest(&[&[34, 1, 7], &[34, 1, 3]])),
         ("ok-hop-limit-zero", interest(&[&[34, 1, 0]])),
-        ("ok-unknown-non-critical", interest(&[&[250, 2, 1, 2], &[10, 4, 1, 2, 3, 4], &[253, 1, 0, 0]])),
+        (
+            "ok-unknown-non-critical",
+            interest(&[&[250, 2, 1, 2], &[10, 4, 1, 2, 3, 4], &[253, 1, 0, 0]]),
+        ),
         ("ok-largest-lifetime", interest(&[&[12, 8, 255, 255, 255, 255, 255, 255, 255, 255]])),
         ("ok-old-delegation", interest(&[&[30, 10, 31, 8, 30, 1, 9, 7, 3, 8, 1, b'd']])),
         ("ok-hint-of-root", interest(&[&[30, 2, 7, 0]])),
@@ -231,7 +244,10 @@ fn interests() -> Seeds {
         ("bad-digest_length", element(5, &element(7, &[2, 1, 0]))),
         ("bad-digest_place-no-parameters", element(5, &name_element(&digest))),
         ("bad-digest_place-no-digest", interest(&[&[36, 1, 0]])),
-        ("bad-digest_place-twice", element(5, &[&name_element(&digest.repeat(2))[..], &[36, 0]].concat())),
+        (
+            "bad-digest_place-twice",
+            element(5, &[&name_element(&digest.repeat(2))[..], &[36, 0]].concat()),
+        ),
         ("bad-digest_mismatch", mismatch),
         ("bad-signature_incomplete-no-value", with_digest(&[36, 0, 44, 3, 27, 1, 0])),
         ("bad-signature_incomplete-no-info", with_digest(&[36, 0, 46, 1, 0])),
@@ -312,15 +328,19 @@ fn certificates() -> Seeds {
     let good = validity(from, to);
     let make = |uri: &str, content_type: u64, fields: &[u8]| {
         built(
-            &DataBuilder::new(&name(uri), &[0x30; 91]).content_type(content_type).freshness_ms(3_600_000),
+            &DataBuilder::new(&name(uri), &[0x30; 91])
+                .content_type(content_type)
+                .freshness_ms(3_600_000),
             fields,
         )
     };
     let usual = "/alice/KEY/%01%02/self/v=1";
     let key_locator = [element(28, &name_element("/alice/KEY/%01%02")), good.clone()].concat();
-    let described =
-        [good.clone(), element(258, &element(512, &[element(513, b"k"), element(514, b"v")].concat()))]
-            .concat();
+    let described = [
+        good.clone(),
+        element(258, &element(512, &[element(513, b"k"), element(514, b"v")].concat())),
+    ]
+    .concat();
     let short_period = element(253, &element(254, from));
     vec![
         ("ok-self-signed", make(usual, 2, &good)),
@@ -361,7 +381,10 @@ fn links() -> Seeds {
     let asked = InterestBuilder::new(name("/a/b")).nonce(1).encode();
     let lp = |fields: &[Vec<u8>]| element(100, &fields.concat());
     let header = LpHeader::default;
-    let token = |len: usize| LpHeader { pit_token: Token::new(&vec![7; len]).expect("up to 32"), ..header() };
+    let token = |len: usize| LpHeader {
+        pit_token: Token::new(&vec![7; len]).expect("up to 32"),
+        ..header()
+    };
     let fragment = element(80, &asked);
     let (sequence, number) = (element(81, &[0; 8]), |typ, value| {
         let mut out = Vec::new();
@@ -382,11 +405,12 @@ fn links() -> Seeds {
         tx_sequence: Some(5),
         non_discovery: true,
         prefix_announcement: Some(&[6, 0]),
-        receive_room_kib: Some(4096),
+        receive_window_kib: Some(4096),
         ..token(32)
     };
-    let fragmented =
-        |index, count| lp(&[sequence.clone(), number(82, index), number(83, count), fragment.clone()]);
+    let fragmented = |index, count| {
+        lp(&[sequence.clone(), number(82, index), number(83, count), fragment.clone()])
+    };
     vec![
         ("ok-bare-interest", asked.clone()),
         ("ok-bare-data", data_of(&[INFO, VALUE])),
@@ -412,8 +436,14 @@ fn links() -> Seeds {
         ("bad-unknown_packet", vec![7, 0]),
         ("bad-field_order-fragment-first", lp(&[fragment.clone(), element(98, &[1])])),
         ("bad-field_order-fragment-twice", lp(&[fragment.clone(), fragment.clone()])),
-        ("bad-field_order-decreasing", lp(&[element(832, &[1]), element(98, &[1]), fragment.clone()])),
-        ("bad-field_order-token-twice", lp(&[element(98, &[1]), element(98, &[1]), fragment.clone()])),
+        (
+            "bad-field_order-decreasing",
+            lp(&[element(832, &[1]), element(98, &[1]), fragment.clone()]),
+        ),
+        (
+            "bad-field_order-token-twice",
+            lp(&[element(98, &[1]), element(98, &[1]), fragment.clone()]),
+        ),
         ("bad-field_length-no-token", lp(&[element(98, &[]), fragment.clone()])),
         ("bad-field_length-token-33", lp(&[element(98, &[0; 33]), fragment.clone()])),
         ("bad-field_length-sequence-of-4", lp(&[element(81, &[0; 4]), fragment.clone()])),
@@ -435,7 +465,7 @@ fn links() -> Seeds {
     ]
 }
 
-/// What may stand at the head of a stream.
+/// The packets at the start of a stream.
 fn streams() -> Seeds {
     let asked = interest(&[]);
     let head = |len: u64| {
@@ -474,14 +504,24 @@ fn streams() -> Seeds {
 /// Messages of the management protocol, for the dissector only.
 fn management() -> Seeds {
     let number = |typ, value: u8| element(typ, &[value]);
-    let parameters =
-        element(104, &[name_element("/p"), number(105, 7), number(106, 10), number(108, 1)].concat());
+    let parameters = element(
+        104,
+        &[name_element("/p"), number(105, 7), number(106, 10), number(108, 1)].concat(),
+    );
     let command =
-        InterestBuilder::new(name("/localhost/nfd/rib/register").with_generic(&parameters)).encode();
-    let response = element(101, &[number(102, 200), element(103, b"OK"), parameters.clone()].concat());
+        InterestBuilder::new(name("/localhost/nfd/rib/register").with_generic(&parameters))
+            .encode();
+    let response =
+        element(101, &[number(102, 200), element(103, b"OK"), parameters.clone()].concat());
     let reply = |uri: &str, content: &[u8]| built(&DataBuilder::new(&name(uri), content), &[]);
-    let face =
-        [number(105, 1), element(114, b"unix:///a"), number(132, 1), number(144, 9), number(108, 7)].concat();
+    let face = [
+        number(105, 1),
+        element(114, b"unix:///a"),
+        number(132, 1),
+        number(144, 9),
+        number(108, 7),
+    ]
+    .concat();
     let route = element(
         128,
         &[name_element("/p"), element(129, &[number(105, 1), number(111, 65)].concat())].concat(),
@@ -495,7 +535,10 @@ fn management() -> Seeds {
         ("fib-list", reply("/localhop/nfd/fib/list/v=1/seg=0", &route)),
         (
             "status",
-            reply("/localhost/nfd/status/general/v=1/seg=0", &[element(128, b"1"), number(144, 1)].concat()),
+            reply(
+                "/localhost/nfd/status/general/v=1/seg=0",
+                &[element(128, b"1"), number(144, 1)].concat(),
+            ),
         ),
         ("metadata", reply("/a/32=metadata/v=1/seg=0", &name_element("/a/v=1"))),
     ]

@@ -1,4 +1,4 @@
-//! A certificate's outer form: a Data of type KEY, named `/<identity>/KEY/<key id>/<issuer>/<version>`.
+//! Certificates: Data of ContentType KEY, named `/<identity>/KEY/<key id>/<issuer>/<version>`.
 
 use crate::types::content_type;
 use crate::{Data, Error, Fault};
@@ -13,10 +13,11 @@ pub struct Certificate<'a> {
 }
 
 impl<'a> Certificate<'a> {
-    /// Checks one whole Data packet as a certificate.
+    /// Checks a whole Data packet as a certificate.
     ///
     /// # Errors
-    /// What is wrong and where: the packet, its name, its ContentType or its ValidityPeriod.
+    /// The fault and its byte offset: in the packet, its name, its ContentType or its
+    /// ValidityPeriod.
     pub fn check(wire: &'a [u8]) -> Result<Self, Error> {
         let data = Data::check(wire)?;
         let name_len = data.name().len();
@@ -31,32 +32,34 @@ impl<'a> Certificate<'a> {
         Ok(Certificate { data, validity, name_len })
     }
 
-    /// The packet.
+    /// Returns the Data packet.
     pub const fn data(&self) -> Data<'a> {
         self.data
     }
 
-    /// Whose key it is: all before `KEY`.
+    /// Returns the identity: all components before `KEY`.
     pub fn identity(&self) -> NameRef<'a> {
         self.data.name().prefix(self.name_len - 4)
     }
 
-    /// Name of the key: identity, `KEY` and key id.
+    /// Returns the key's name: identity, `KEY` and key id.
     pub fn key_name(&self) -> NameRef<'a> {
         self.data.name().prefix(self.name_len - 2)
     }
 
-    /// Who vouches: the issuer component, such as `self`.
+    /// Returns the issuer component, such as `self`.
     pub fn issuer(&self) -> Component<'a> {
         self.data.name().component(-2).expect("checked to have four components")
     }
 
-    /// The public key, DER SubjectPublicKeyInfo (RSA, ECDSA) or what the signature type puts there.
+    /// Returns the public key: DER SubjectPublicKeyInfo (RSA, ECDSA), or what the signature type
+    /// defines.
     pub fn public_key(&self) -> &'a [u8] {
         self.data.content()
     }
 
-    /// Not before and not after, as written: `YYYYMMDDThhmmss`, UTC. They compare as text.
+    /// Returns NotBefore and NotAfter as written, `YYYYMMDDThhmmss` in UTC. They can be compared as
+    /// text.
     pub const fn validity(&self) -> (&'a [u8], &'a [u8]) {
         self.validity
     }
@@ -80,11 +83,14 @@ mod tests {
 
     fn certificate(uri: &str, content_type: u64, fields: &[u8]) -> Vec<u8> {
         let name: Name = uri.parse().unwrap();
-        DataBuilder::new(&name, b"key").content_type(content_type).encode_with(&DigestSha256, fields).unwrap()
+        DataBuilder::new(&name, b"key")
+            .content_type(content_type)
+            .encode_with(&DigestSha256, fields)
+            .unwrap()
     }
 
     #[test]
-    fn its_parts() {
+    fn certificate_name_gives_identity_key_and_issuer() {
         let wire = certificate("/a/b/KEY/%01/self/v=7", content_type::KEY, &validity());
         let seen = Certificate::check(&wire).unwrap();
         assert_eq!(seen.identity().to_string(), "/a/b");
@@ -97,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_it_none() {
+    fn data_that_is_no_certificate_is_rejected() {
         let fault = |wire: &[u8]| Certificate::check(wire).unwrap_err().fault;
         let (name, key) = ("/a/KEY/%01/self/v=7", content_type::KEY);
         assert_eq!(fault(&certificate(name, content_type::BLOB, &validity())), Fault::FieldValue);

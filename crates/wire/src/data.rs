@@ -1,23 +1,23 @@
-//! Data: a name, content, and a signature that binds them.
+//! Data packets: a name, content, and a signature over both.
 //!
-//! NDN Packet Format 0.3, section "Data Packet". All fields are critical; SignatureInfo and SignatureValue must be there.
+//! NDN Packet Format 0.3, section "Data Packet". All fields are critical; SignatureInfo and
+//! SignatureValue are required.
 
 use crate::signature::{Sign, SignatureInfo};
 use crate::span::Span;
 use crate::{PACKET_LEN_MAX, sha256, types as t};
 use core::ops::Range;
 use nw_name::tlv::{Error, Fault, Reader, Tlv, push_integer, push_number, push_tlv};
-use nw_name::{Component, ComponentType, HashKey, Name, NameRef, Prefixes};
+use nw_name::{Component, ComponentType, HashKey, Name, NameRef, PrefixHashes};
 
-/// A checked Data.
-///
-/// It holds places rather than slices, so that it fits two cache lines.
+/// A checked Data packet. It stores byte ranges instead of slices, so that it fits in two cache
+/// lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Data<'a> {
     wire: &'a [u8],
     name: NameRef<'a>,
     meta: MetaInfo,
-    /// Where the Name element starts: what is signed starts there.
+    /// Offset of the Name element, where the signed portion starts.
     signed_start: u16,
     name_start: u16,
     content: Span,
@@ -26,26 +26,30 @@ pub struct Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// Checks one whole Data packet and nothing behind it.
+    /// Checks one whole Data packet without trailing bytes.
     ///
     /// # Errors
-    /// What is wrong and where.
+    /// The fault and its byte offset.
     pub fn check(wire: &'a [u8]) -> Result<Self, Error> {
         Self::check_by(wire, |place| {
             NameRef::check_with(&wire[place.clone()], place.start, |_, _, _| {}).map(drop)
         })
     }
 
-    /// As [`check`](Self::check); the name's prefixes are taken in on the way.
+    /// As [`check`](Self::check), and computes the hashes of the name's prefixes.
     ///
     /// # Errors
-    /// What is wrong and where; `prefixes` are of no name then.
+    /// The fault and its byte offset; `prefixes` is then undefined.
     #[inline(always)]
-    pub fn check_hashing(wire: &'a [u8], key: &HashKey, prefixes: &mut Prefixes) -> Result<Self, Error> {
+    pub fn check_hashing(
+        wire: &'a [u8],
+        key: &HashKey,
+        prefixes: &mut PrefixHashes,
+    ) -> Result<Self, Error> {
         Self::check_by(wire, |place| prefixes.read(key, wire, place).map(drop))
     }
 
-    /// `check_name` is told where the name's TLV-VALUE stands.
+    /// `check_name` gets the byte range of the name's TLV-VALUE.
     #[inline(always)]
     fn check_by(
         wire: &'a [u8],
@@ -70,26 +74,31 @@ impl<'a> Data<'a> {
         Ok(data)
     }
 
+    /// Reads and checks the fields after the name.
     #[inline(always)]
     fn fields(&mut self, mut reader: Reader<'a>) -> Result<(), Error> {
-        // Type of the last field taken: the fixed order is that of the types.
+        // Type of the last field: the fixed order is that of the types.
         const { assert!(t::META_INFO < t::CONTENT && t::CONTENT < t::SIGNATURE_INFO) };
         const { assert!(t::SIGNATURE_INFO < t::SIGNATURE_VALUE) };
         let mut last = 0;
         while let Some(field) = reader.next()? {
             match field.typ {
                 t::NAME => return Err(Error::new(Fault::FieldOrder, field.start)),
-                t::META_INFO | t::CONTENT | t::SIGNATURE_INFO | t::SIGNATURE_VALUE if field.typ <= last => {
+                t::META_INFO | t::CONTENT | t::SIGNATURE_INFO | t::SIGNATURE_VALUE
+                    if field.typ <= last =>
+                {
                     return Err(Error::new(Fault::FieldOrder, field.start));
                 }
                 t::META_INFO => self.meta = MetaInfo::check(&field)?,
                 t::CONTENT => self.content = Span::of(&field),
                 t::SIGNATURE_INFO => {
-                    SignatureInfo::check_form(field.value, field.value_start)?;
+                    SignatureInfo::check_only(field.value, field.value_start)?;
                     self.signature_info = Span::of(&field);
                 }
                 t::SIGNATURE_VALUE => self.signature_value = Span::of(&field),
-                _ if field.is_critical() => return Err(Error::new(Fault::UnknownCritical, field.start)),
+                _ if field.is_critical() => {
+                    return Err(Error::new(Fault::UnknownCritical, field.start));
+                }
                 _ => continue,
             }
             last = field.typ;
@@ -101,63 +110,73 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// The whole packet.
+    /// Returns the whole packet.
     pub const fn wire(&self) -> &'a [u8] {
         self.wire
     }
 
-    /// Its name.
+    /// Returns the name.
     pub const fn name(&self) -> NameRef<'a> {
         self.name
     }
 
-    /// Where the name's TLV-VALUE starts in the packet.
+    /// Returns the offset of the name's TLV-VALUE.
     pub const fn name_start(&self) -> usize {
         self.name_start as usize
     }
 
-    /// ContentType, 0 (blob) when absent. Values: [`types::content_type`](crate::types::content_type).
+    /// Returns the byte range of the name's TLV-VALUE.
+    #[inline]
+    pub const fn name_span(&self) -> Span {
+        Span { start: self.name_start, len: self.name.as_bytes().len() as u16 }
+    }
+
+    /// Returns ContentType; 0 (blob) when absent. Values:
+    /// [`types::content_type`](crate::types::content_type).
     pub const fn content_type(&self) -> u64 {
         self.meta.content_type
     }
 
-    /// FreshnessPeriod in milliseconds, 0 when absent.
+    /// Returns FreshnessPeriod in milliseconds; 0 when absent.
     pub const fn freshness_ms(&self) -> u64 {
         self.meta.freshness_ms
     }
 
-    /// The last component of the last packet of the series this one belongs to.
+    /// Returns FinalBlockId: the last name component of the last packet of the series.
     pub fn final_block(&self) -> Option<Component<'a>> {
         NameRef::from_checked(self.meta.final_block.in_bytes(self.wire)).components().next()
     }
 
-    /// Content's TLV-VALUE, empty when absent.
+    /// Returns Content's TLV-VALUE; empty when absent.
     pub fn content(&self) -> &'a [u8] {
         self.content.in_bytes(self.wire)
     }
 
-    /// SignatureInfo.
+    /// Returns SignatureInfo.
     pub fn signature_info(&self) -> SignatureInfo<'a> {
-        SignatureInfo::from_checked(self.signature_info.in_bytes(self.wire), self.signature_info.start())
+        SignatureInfo::from_checked(
+            self.signature_info.in_bytes(self.wire),
+            self.signature_info.start.into(),
+        )
     }
 
-    /// SignatureValue's TLV-VALUE.
+    /// Returns SignatureValue's TLV-VALUE.
     pub fn signature_value(&self) -> &'a [u8] {
         self.signature_value.in_bytes(self.wire)
     }
 
-    /// What the signature covers: Name to SignatureInfo.
+    /// Returns the signed bytes: Name to SignatureInfo.
     pub fn signed_portion(&self) -> &'a [u8] {
         &self.wire[usize::from(self.signed_start)..self.signature_info.end()]
     }
 
-    /// SHA-256 of the whole packet: its implicit digest.
+    /// Returns the implicit digest: SHA-256 of the whole packet.
     pub fn digest(&self) -> [u8; 32] {
         sha256(&[self.wire])
     }
 }
 
-/// Checks the outermost element of a network packet: type, limit, nothing behind.
+/// Checks the outermost element of a network packet: type, length limit, no trailing bytes.
 #[inline]
 pub(crate) fn outer(wire: &[u8], typ: u32) -> Result<Tlv<'_>, Error> {
     if wire.len() > PACKET_LEN_MAX {
@@ -174,14 +193,17 @@ pub(crate) fn outer(wire: &[u8], typ: u32) -> Result<Tlv<'_>, Error> {
     Ok(element)
 }
 
-/// The Name, which comes first in both network packets.
+/// Reads the Name, which comes first in both network packets.
 #[inline]
 pub(crate) fn leading_name<'a>(reader: &mut Reader<'a>) -> Result<Tlv<'a>, Error> {
     let start = reader.offset();
-    reader.next()?.filter(|element| element.typ == t::NAME).ok_or(Error::new(Fault::MissingField, start))
+    reader
+        .next()?
+        .filter(|element| element.typ == t::NAME)
+        .ok_or(Error::new(Fault::MissingField, start))
 }
 
-/// MetaInfo's fields.
+/// The fields of MetaInfo.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MetaInfo {
     content_type: u64,
@@ -196,6 +218,7 @@ impl Default for MetaInfo {
 }
 
 impl MetaInfo {
+    /// Checks a MetaInfo element.
     pub(crate) fn check(field: &Tlv<'_>) -> Result<Self, Error> {
         let mut meta = MetaInfo::default();
         let mut reader = Reader::new(field.value, field.value_start);
@@ -208,14 +231,17 @@ impl MetaInfo {
                 t::CONTENT_TYPE => meta.content_type = part.integer()?,
                 t::FRESHNESS_PERIOD => meta.freshness_ms = part.integer()?,
                 t::FINAL_BLOCK_ID => {
-                    let component = NameRef::check_with(part.value, part.value_start, |_, _, _| {})?;
+                    let component =
+                        NameRef::check_with(part.value, part.value_start, |_, _, _| {})?;
                     let mut components = component.components();
                     if components.next().is_none() || components.next().is_some() {
                         return Err(Error::new(Fault::FieldLength, part.start));
                     }
                     meta.final_block = Span::of(&part);
                 }
-                _ if part.is_critical() => return Err(Error::new(Fault::UnknownCritical, part.start)),
+                _ if part.is_critical() => {
+                    return Err(Error::new(Fault::UnknownCritical, part.start));
+                }
                 _ => continue,
             }
             last = part.typ;
@@ -224,7 +250,7 @@ impl MetaInfo {
     }
 }
 
-/// Makes Data packets.
+/// Builds Data packets.
 #[derive(Clone, Debug)]
 pub struct DataBuilder<'a> {
     name: NameRef<'a>,
@@ -235,9 +261,15 @@ pub struct DataBuilder<'a> {
 }
 
 impl<'a> DataBuilder<'a> {
-    /// A blob of this name.
+    /// Starts a Data with this name and content, of ContentType blob.
     pub fn new(name: impl Into<NameRef<'a>>, content: &'a [u8]) -> Self {
-        DataBuilder { name: name.into(), content_type: 0, freshness_ms: 0, final_block: None, content }
+        DataBuilder {
+            name: name.into(),
+            content_type: 0,
+            freshness_ms: 0,
+            final_block: None,
+            content,
+        }
     }
 
     /// Sets ContentType.
@@ -247,7 +279,7 @@ impl<'a> DataBuilder<'a> {
         self
     }
 
-    /// Sets FreshnessPeriod.
+    /// Sets FreshnessPeriod, milliseconds.
     #[must_use]
     pub fn freshness_ms(mut self, freshness_ms: u64) -> Self {
         self.freshness_ms = freshness_ms;
@@ -268,11 +300,17 @@ impl<'a> DataBuilder<'a> {
         self
     }
 
-    /// The signed packet; longer than [`PACKET_LEN_MAX`] when what was put in is, and then nobody will take it. `fields` are elements for SignatureInfo behind the signer's own (such as ValidityPeriod), already encoded.
+    /// Returns the signed packet. If it is longer than [`PACKET_LEN_MAX`], receivers will reject
+    /// it. `fields` are encoded elements that follow the signer's own in SignatureInfo, such as
+    /// ValidityPeriod.
     ///
     /// # Errors
-    /// The signer's.
-    pub fn encode_with<S: Sign + ?Sized>(&self, signer: &S, fields: &[u8]) -> Result<Vec<u8>, S::Error> {
+    /// When the signer can't sign.
+    pub fn encode_with<S: Sign + ?Sized>(
+        &self,
+        signer: &S,
+        fields: &[u8],
+    ) -> Result<Vec<u8>, S::Error> {
         let mut body = Vec::with_capacity(self.content.len() + self.name.as_bytes().len() + 160);
         self.name.encode(&mut body);
         let mut meta = Vec::new();
@@ -303,21 +341,21 @@ impl<'a> DataBuilder<'a> {
         Ok(wire)
     }
 
-    /// The signed packet.
+    /// Returns the signed packet.
     ///
     /// # Errors
-    /// The signer's.
+    /// When the signer can't sign.
     pub fn encode<S: Sign + ?Sized>(&self, signer: &S) -> Result<Vec<u8>, S::Error> {
         self.encode_with(signer, &[])
     }
 }
 
-/// The full name of a packet: its name and its implicit digest.
+/// Returns the full name of a packet: its name and its implicit digest.
 pub fn full_name(data: &Data<'_>) -> Name {
     let digest = data.digest();
-    data.name()
-        .to_name()
-        .with(Component::new(ComponentType::IMPLICIT_DIGEST, &digest).expect("a digest of 32 octets"))
+    data.name().to_name().with(
+        Component::new(ComponentType::IMPLICIT_DIGEST, &digest).expect("a digest of 32 bytes"),
+    )
 }
 
 #[cfg(test)]
@@ -340,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_read() {
+    fn all_fields_are_read() {
         let name: Name = "/a/b/seg=1".parse().unwrap();
         let last = Name::new().with_segment(5);
         let wire = DataBuilder::new(&name, b"content")
@@ -355,23 +393,29 @@ mod tests {
         assert_eq!(seen.final_block().unwrap().to_string(), "seg=5");
         assert_eq!(seen.content(), b"content");
         assert_eq!(sha256(&[seen.signed_portion()]), seen.signature_value());
-        assert_eq!(&wire[seen.name_start()..][..seen.name().as_bytes().len()], name.as_ref().as_bytes());
+        assert_eq!(
+            &wire[seen.name_start()..][..seen.name().as_bytes().len()],
+            name.as_ref().as_bytes()
+        );
         assert_eq!(full_name(&seen).as_ref().component(-1).unwrap().value(), sha256(&[&wire]));
         assert_eq!(seen.wire(), wire);
     }
 
     #[test]
-    fn the_least_data() {
+    fn data_with_required_fields_only_is_valid() {
         let wire = data(&[NAME, INFO, VALUE]);
         let seen = Data::check(&wire).unwrap();
         assert_eq!((seen.content_type(), seen.freshness_ms(), seen.content()), (0, 0, &[][..]));
         assert!(seen.final_block().is_none());
         assert_eq!(seen.signed_portion(), [NAME, INFO].concat());
-        assert!(Data::check(&data(&[&[7, 0], INFO, VALUE])).is_ok(), "only Interests need components");
+        assert!(
+            Data::check(&data(&[&[7, 0], INFO, VALUE])).is_ok(),
+            "only Interests need components"
+        );
     }
 
     #[test]
-    fn signature_info_and_value_must_be_there() {
+    fn missing_signature_field_is_rejected() {
         for fields in [&[NAME][..], &[NAME, INFO], &[NAME, VALUE]] {
             assert_eq!(fault(fields), Some(Fault::MissingField));
         }
@@ -381,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_stand_in_order_and_once() {
+    fn field_out_of_order_or_repeated_is_rejected() {
         let fields = [NAME, &[20, 0], &[21, 0], INFO, VALUE];
         assert_eq!(fault(&fields), None);
         for i in 0..fields.len() {
@@ -392,12 +436,17 @@ mod tests {
         for i in 1..fields.len() - 1 {
             let mut swapped = fields.to_vec();
             swapped.swap(i, i + 1);
-            assert_eq!(fault(&swapped), Some(Fault::FieldOrder), "fields {i} and {} swapped", i + 1);
+            assert_eq!(
+                fault(&swapped),
+                Some(Fault::FieldOrder),
+                "fields {i} and {} swapped",
+                i + 1
+            );
         }
     }
 
     #[test]
-    fn unknown_types_by_the_critical_bit() {
+    fn unknown_critical_field_is_rejected() {
         for position in 1..=3 {
             let with = |unknown: &'static [u8]| {
                 let mut fields = vec![NAME, INFO, VALUE];
@@ -433,9 +482,12 @@ mod tests {
     }
 
     #[test]
-    fn lengths_nest() {
-        // Inner lengths may not reach over the outer one's end, though octets are there.
-        assert_eq!(Data::check(&[6, 4, 7, 3, 8, 1, b'a']).unwrap_err(), Error::new(Fault::Trailing, 6));
+    fn inner_length_beyond_outer_is_rejected() {
+        // Inner lengths must not exceed the outer one, even if there are bytes.
+        assert_eq!(
+            Data::check(&[6, 4, 7, 3, 8, 1, b'a']).unwrap_err(),
+            Error::new(Fault::Trailing, 6)
+        );
         assert_eq!(fault(&[&[7, 200, 8, 1, b'a'], INFO, VALUE]), Some(Fault::Truncated));
         assert_eq!(fault(&[&[7, 3, 8, 2, b'a'], INFO, VALUE]), Some(Fault::Truncated));
         assert_eq!(fault(&[&[7, 4, 8, 253, 0, 1], INFO, VALUE]), Some(Fault::NumberNotMinimal));
@@ -448,11 +500,12 @@ mod tests {
     }
 
     #[test]
-    fn packets_end_at_8800_octets() {
+    fn packet_over_8800_bytes_is_rejected() {
         let name: Name = "/a".parse().unwrap();
-        let sized = |len: usize| DataBuilder::new(&name, &vec![0; len]).encode(&DigestSha256).unwrap();
-        let most = 8800 - sized(8000).len() + 8000;
-        assert!(Data::check(&sized(most)).is_ok());
-        assert_eq!(Data::check(&sized(most + 1)).unwrap_err().fault, Fault::TooLong);
+        let sized =
+            |len: usize| DataBuilder::new(&name, &vec![0; len]).encode(&DigestSha256).unwrap();
+        let content_len = 8800 - sized(8000).len() + 8000;
+        assert!(Data::check(&sized(content_len)).is_ok());
+        assert_eq!(Data::check(&sized(content_len + 1)).unwrap_err().fault, Fault::TooLong);
     }
 }

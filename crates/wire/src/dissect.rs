@@ -1,8 +1,10 @@
-//! Bytes as a readable tree: what `nw dissect` prints.
+//! Prints bytes as a readable tree: `nw dissect`.
 //!
-//! Elements are named by where they stand, as numbers mean different things in different places: Interest, Data, LpPacket, SignatureInfo, the
-//! management protocol's messages and datasets (recognised by the Data's name). A fault is shown where it is, and the walk goes on behind
-//! the element it spoils. Nothing panics; depth, lines and the length of each value are bounded.
+//! Element names depend on the enclosing element, as the same number means different things in
+//! different places: Interest, Data, LpPacket, SignatureInfo, messages and datasets of the
+//! management protocol (recognised by the Data's name). A fault is shown at its offset, and the
+//! walk continues after the faulty element. It never panics; depth, lines and the length of each
+//! value are bounded.
 
 mod table;
 
@@ -11,100 +13,100 @@ use core::fmt;
 use nw_name::{Component, ComponentType, NameRef};
 use table::{Row, Shape};
 
-/// How much is shown.
+/// Limits of the output.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Levels of nesting; what is deeper is shown as octets.
+    /// Most levels of nesting; deeper elements are shown as bytes.
     pub depth_max: usize,
-    /// Lines in all.
+    /// Most lines.
     pub lines_max: usize,
-    /// Octets of a value that are shown when it is neither name nor number.
-    pub octets_max: usize,
+    /// Most bytes shown of a value that is neither name nor number.
+    pub bytes_max: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { depth_max: 16, lines_max: 2000, octets_max: 32 }
+        Options { depth_max: 16, lines_max: 2000, bytes_max: 32 }
     }
 }
 
-/// One element, or a fault.
+/// One line: an element or a fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
     /// Level of nesting, 0 for the outermost.
     pub depth: usize,
-    /// Where it starts: octets from the start of the input.
+    /// Offset from the start of the input, in bytes.
     pub offset: usize,
-    /// TLV-TYPE; `None` on lines that are no element.
+    /// TLV-TYPE; `None` for lines that are not elements.
     pub typ: Option<u32>,
-    /// What the type is called here; empty when it is called nothing.
+    /// Name of the type here; empty if unknown.
     pub name: &'static str,
-    /// Octets of the TLV-VALUE.
+    /// Length of the TLV-VALUE, bytes.
     pub len: usize,
-    /// What it holds.
+    /// The value.
     pub value: Value<'a>,
 }
 
-/// What an element holds.
+/// The value of an element.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
     /// Elements, which follow one level deeper.
     Elements,
-    /// Nothing, as it should.
+    /// Empty, as required.
     Empty,
     /// A name.
     Name(NameRef<'a>),
     /// A name component.
     Component(Component<'a>),
-    /// A number and its unit (or an empty word).
+    /// A number and its unit (may be empty).
     Number(u64, &'static str),
-    /// A number that stands for a word.
+    /// A number and the word it stands for (may be empty).
     Word(u64, &'static str),
-    /// Bits that stand for words.
+    /// A number with flag bits, and their names.
     Flags(u64, &'static [(u64, &'static str)]),
-    /// Text, all printable. Its first octets, and whether there are more.
+    /// The first bytes of printable text, and whether there are more.
     Text(&'a str, bool),
-    /// Octets. The first of them, and whether there are more.
-    Octets(&'a [u8], bool),
-    /// What is wrong at this line's offset.
+    /// The first bytes, and whether there are more.
+    Bytes(&'a [u8], bool),
+    /// The fault at this line's offset.
     Fault(Fault),
-    /// There is more, which [`Options::lines_max`] cuts off.
+    /// The output was cut by [`Options::lines_max`].
     Cut,
 }
 
-/// Writes the tree of `bytes`, a line an element: offset, indented name, type, length, value.
+/// Writes the tree of `bytes`, one line per element: offset, indented name, type, length, value.
 ///
 /// # Errors
-/// The writer's.
+/// When the writer fails.
 pub fn dissect(bytes: &[u8], out: &mut impl fmt::Write, options: Options) -> fmt::Result {
     lines(bytes, options).try_for_each(|line| writeln!(out, "{line}"))
 }
 
-/// The lines of [`dissect`], one by one.
+/// Returns the lines of [`dissect`].
 pub fn lines(bytes: &[u8], options: Options) -> Lines<'_> {
     let outermost = Frame::new(Reader::new(bytes, 0), table::PACKETS);
     Lines { options, stack: vec![outermost], pending: None, shown: 0 }
 }
 
-/// See [`lines`].
+/// Iterator returned by [`lines`].
 #[derive(Clone, Debug)]
 pub struct Lines<'a> {
     options: Options,
     stack: Vec<Frame<'a>>,
-    /// A fault to be shown before anything else.
+    /// A fault to be shown next.
     pending: Option<Error>,
     shown: usize,
 }
 
-/// An element whose inside is being walked.
+/// An element that is being walked.
 #[derive(Clone, Debug)]
 struct Frame<'a> {
     reader: Reader<'a>,
     rows: &'static [Row],
-    /// Of Data: its name, by which its content is understood, and its ContentType.
+    /// In Data: its name and ContentType, which define the meaning of its content.
     data_name: NameRef<'a>,
     content_type: u64,
-    /// Of LpPacket: its Fragment is but a piece of a packet.
+    /// In LpPacket: whether its Fragment is a piece of a packet.
     fragmented: bool,
 }
 
@@ -131,6 +133,7 @@ impl<'a> Iterator for Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
+    /// Returns the next line, without regard to limits.
     fn step(&mut self) -> Option<Line<'a>> {
         if let Some(error) = self.pending.take() {
             return Some(self.fault(error));
@@ -151,9 +154,17 @@ impl<'a> Lines<'a> {
 
     fn fault(&self, error: Error) -> Line<'a> {
         let depth = self.stack.len() - 1;
-        Line { depth, offset: error.offset, typ: None, name: "", len: 0, value: Value::Fault(error.fault) }
+        Line {
+            depth,
+            offset: error.offset,
+            typ: None,
+            name: "",
+            len: 0,
+            value: Value::Fault(error.fault),
+        }
     }
 
+    /// Returns the line of an element and enters it, if it has inner elements.
     fn element(&mut self, element: &Tlv<'a>) -> Line<'a> {
         let depth = self.stack.len() - 1;
         let frame = self.stack.last_mut().expect("the element's own frame");
@@ -165,19 +176,28 @@ impl<'a> Lines<'a> {
                 self.pending = packet_fault(element);
                 self.enter(element, rows)
             }
-            Shape::Fragment if frame.fragmented => self.octets(element.value),
+            Shape::Fragment if frame.fragmented => self.bytes(element.value),
             Shape::Fragment => self.enter(element, table::PACKETS),
-            Shape::Content => match table::content(frame.data_name, frame.content_type, element.value) {
-                Some(rows) => self.enter(element, rows),
-                None => self.text_or_octets(element.value),
-            },
+            Shape::Content => {
+                match table::content(frame.data_name, frame.content_type, element.value) {
+                    Some(rows) => self.enter(element, rows),
+                    None => self.text_or_bytes(element.value),
+                }
+            }
             shape => self.leaf(element, shape),
         };
-        self.note(depth, element, &value);
-        Line { depth, offset: element.start, typ: Some(element.typ), name, len: element.value.len(), value }
+        self.remember_context(depth, element, &value);
+        Line {
+            depth,
+            offset: element.start,
+            typ: Some(element.typ),
+            name,
+            len: element.value.len(),
+            value,
+        }
     }
 
-    /// A value without elements inside, or with a fault in it.
+    /// Returns a value without inner elements; a fault in it is shown next.
     fn leaf(&mut self, element: &Tlv<'a>, shape: Shape) -> Value<'a> {
         let outcome = match shape {
             Shape::Empty if element.value.is_empty() => Ok(Value::Empty),
@@ -186,30 +206,37 @@ impl<'a> Lines<'a> {
             Shape::Component => component(element),
             Shape::Number(unit) => element.integer().map(|number| Value::Number(number, unit)),
             Shape::Words(words) => element.integer().map(|number| {
-                let word = words.iter().find(|(known, _)| *known == number).map_or("", |(_, word)| *word);
+                let word =
+                    words.iter().find(|(known, _)| *known == number).map_or("", |(_, word)| *word);
                 Value::Word(number, word)
             }),
             Shape::Flags(flags) => element.integer().map(|number| Value::Flags(number, flags)),
-            Shape::Text => Ok(self.text_or_octets(element.value)),
-            _ => Ok(self.octets(element.value)),
+            Shape::Text => Ok(self.text_or_bytes(element.value)),
+            _ => Ok(self.bytes(element.value)),
         };
         outcome.unwrap_or_else(|error| {
             self.pending = Some(error);
-            self.octets(element.value)
+            self.bytes(element.value)
         })
     }
 
-    /// A name; of a command's name, the parameters in it follow as elements.
+    /// Returns a name. The parameters in a command's name follow as elements.
     fn name(&mut self, element: &Tlv<'a>) -> Result<Value<'a>, Error> {
         let mut parameters = None;
-        let name = NameRef::check_with(element.value, element.value_start, |typ, component, end| {
-            if typ == ComponentType::GENERIC && parameters.is_none() {
-                let start = element.value_start + end - component.len();
-                let holds_parameters =
-                    |part: &Tlv<'_>| part.value.first() == Some(&(table::CONTROL_PARAMETERS_TYPE as u8));
-                parameters = Reader::new(component, start).next().ok().flatten().filter(holds_parameters);
-            }
-        })?;
+        let name =
+            NameRef::check_with(element.value, element.value_start, |typ, component, end| {
+                if typ == ComponentType::GENERIC && parameters.is_none() {
+                    let start = element.value_start + end - component.len();
+                    let holds_parameters = |part: &Tlv<'_>| {
+                        part.value.first() == Some(&(table::CONTROL_PARAMETERS_TYPE as u8))
+                    };
+                    parameters = Reader::new(component, start)
+                        .next()
+                        .ok()
+                        .flatten()
+                        .filter(holds_parameters);
+                }
+            })?;
         if table::is_management(name)
             && let Some(outer) = parameters
         {
@@ -218,20 +245,20 @@ impl<'a> Lines<'a> {
         Ok(Value::Name(name))
     }
 
-    /// Walks into an element, unless that is too deep.
+    /// Enters an element, unless the depth limit is reached.
     fn enter(&mut self, element: &Tlv<'a>, rows: &'static [Row]) -> Value<'a> {
         if element.value.is_empty() {
             return Value::Empty;
         }
         if self.stack.len() >= self.options.depth_max {
-            return self.octets(element.value);
+            return self.bytes(element.value);
         }
         self.stack.push(Frame::new(Reader::new(element.value, element.value_start), rows));
         Value::Elements
     }
 
-    /// Keeps what later elements beside this one, or around it, are understood by.
-    fn note(&mut self, depth: usize, element: &Tlv<'a>, value: &Value<'a>) {
+    /// Stores what later elements beside or around this one depend on.
+    fn remember_context(&mut self, depth: usize, element: &Tlv<'a>, value: &Value<'a>) {
         match *value {
             Value::Name(name) => self.stack[depth].data_name = name,
             Value::Number(count, _) if element.typ == crate::types::LP_FRAG_COUNT => {
@@ -244,28 +271,31 @@ impl<'a> Lines<'a> {
         }
     }
 
-    fn octets(&self, value: &'a [u8]) -> Value<'a> {
+    /// Returns the first bytes of a value.
+    fn bytes(&self, value: &'a [u8]) -> Value<'a> {
         if value.is_empty() {
             return Value::Empty;
         }
-        let shown = value.len().min(self.options.octets_max);
-        Value::Octets(&value[..shown], shown < value.len())
+        let shown = value.len().min(self.options.bytes_max);
+        Value::Bytes(&value[..shown], shown < value.len())
     }
 
-    fn text_or_octets(&self, value: &'a [u8]) -> Value<'a> {
+    /// Returns a value as text if it is printable.
+    fn text_or_bytes(&self, value: &'a [u8]) -> Value<'a> {
         let printable = |text: &&str| !text.is_empty() && text.chars().all(|c| !c.is_control());
         let Some(text) = core::str::from_utf8(value).ok().filter(printable) else {
-            return self.octets(value);
+            return self.bytes(value);
         };
-        let shown = text.floor_char_boundary(self.options.octets_max.saturating_mul(2));
+        let shown = text.floor_char_boundary(self.options.bytes_max.saturating_mul(2));
         Value::Text(&text[..shown], shown < text.len())
     }
 }
 
-/// What the router would refuse the packet for, unless the walk will come upon it anyway.
+/// Returns the fault for which the router would reject the packet, unless the walk will find it
+/// anyway.
 fn packet_fault(element: &Tlv<'_>) -> Option<Error> {
     use crate::types as t;
-    // The element stands in some outer one; the views want it from its first octet on.
+    // The checks expect the packet to start at offset 0.
     let mut wire = Vec::with_capacity(element.value.len() + 10);
     nw_name::tlv::push_tlv(element.typ, element.value, &mut wire);
     let error = match element.typ {
@@ -273,10 +303,12 @@ fn packet_fault(element: &Tlv<'_>) -> Option<Error> {
         t::DATA => Data::check(&wire).err(),
         _ => LpPacket::check(&wire).err(),
     }?;
-    let framing = matches!(error.fault, Fault::Truncated | Fault::NumberNotMinimal | Fault::TypeRange);
+    let framing =
+        matches!(error.fault, Fault::Truncated | Fault::NumberNotMinimal | Fault::TypeRange);
     (!framing).then(|| Error::new(error.fault, element.start + error.offset))
 }
 
+/// Returns a value that must be one name component.
 fn component<'a>(element: &Tlv<'a>) -> Result<Value<'a>, Error> {
     let name = NameRef::check_with(element.value, element.value_start, |_, _, _| {})?;
     let mut components = name.components();
@@ -291,7 +323,12 @@ impl fmt::Display for Line<'_> {
         write!(f, "{:>5}  {:indent$}", self.offset, "", indent = self.depth * 2)?;
         if let Some(typ) = self.typ {
             let name = if self.name.is_empty() { "unknown" } else { self.name };
-            write!(f, "{name} ({typ}), {} octet{}", self.len, if self.len == 1 { "" } else { "s" })?;
+            write!(
+                f,
+                "{name} ({typ}), {} octet{}",
+                self.len,
+                if self.len == 1 { "" } else { "s" }
+            )?;
             if !matches!(self.value, Value::Elements | Value::Empty) {
                 f.write_str(": ")?;
             }
@@ -318,8 +355,8 @@ impl fmt::Display for Value<'_> {
                     .try_for_each(|(_, word)| write!(f, " {word}"))
             }
             Value::Text(text, more) => write!(f, "\"{text}\"{}", if more { "…" } else { "" }),
-            Value::Octets(octets, more) => {
-                octets.iter().try_for_each(|octet| write!(f, "{octet:02x}"))?;
+            Value::Bytes(bytes, more) => {
+                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
                 f.write_str(if more { "…" } else { "" })
             }
             Value::Fault(fault) => write!(f, "!! {}", fault.as_str()),

@@ -1,91 +1,104 @@
-//! What forwarding reads of a packet, and nothing else.
+//! The fields of a packet that forwarding reads, and no others.
 //!
-//! Nearly all packets have few fields, short ones, in order: these are read in one straight line. Any other goes through the full check, which also
-//! says what is wrong with a packet; a property test holds the two together.
+//! Nearly all packets have few, short fields in order. `parse_fast` reads these in one straight
+//! line and returns `None` for any other packet. `parse_slow` is the full check, which also reports
+//! what is wrong. A property test shows that both return the same fields.
 
 use crate::data::{Data, MetaInfo};
 use crate::interest::{Interest, LIFETIME_DEFAULT_MS};
 use crate::signature::SignatureInfo;
+use crate::span::Span;
 use crate::types as t;
 use nw_name::tlv::{Error, Tlv};
-use nw_name::{HashKey, ParametersDigests, Prefixes};
+use nw_name::{HashKey, ParametersDigests, PrefixHashes};
 
-/// One whole packet at the head of what may be more octets. What is behind it is not looked at, but lets its name be read in large steps.
+/// One packet at the start of a larger buffer. The bytes after it are padding: not part of the
+/// packet, but readable, so that its name can be hashed in wide steps.
 #[derive(Clone, Copy, Debug)]
-pub struct Leading<'a> {
-    around: &'a [u8],
+pub struct PaddedPacket<'a> {
+    buffer: &'a [u8],
     len: usize,
 }
 
-impl<'a> Leading<'a> {
-    /// The first `len` octets of `around`; all of it when it has fewer.
+impl<'a> PaddedPacket<'a> {
+    /// Takes the first `len` bytes of `buffer` as the packet, or all if it has fewer.
     #[inline]
-    pub fn new(around: &'a [u8], len: usize) -> Self {
-        Leading { around, len: len.min(around.len()) }
+    pub fn new(buffer: &'a [u8], len: usize) -> Self {
+        PaddedPacket { buffer, len: len.min(buffer.len()) }
     }
 
-    /// The packet.
+    /// Returns the packet.
     #[inline]
     pub fn wire(&self) -> &'a [u8] {
-        &self.around[..self.len]
+        &self.buffer[..self.len]
     }
 }
 
-impl<'a> From<&'a [u8]> for Leading<'a> {
+impl<'a> From<&'a [u8]> for PaddedPacket<'a> {
     fn from(wire: &'a [u8]) -> Self {
-        Leading { around: wire, len: wire.len() }
+        PaddedPacket { buffer: wire, len: wire.len() }
     }
 }
 
-/// Where a TLV-VALUE stands in a packet: start and length, octets. A packet ends before octet 8800, so 16 bits do.
-pub type Place = (u16, u16);
-
-/// Of an Interest.
+/// Fields of an Interest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterestFields {
-    /// Where the name's TLV-VALUE stands.
-    pub name: Place,
-    /// Where ForwardingHint's TLV-VALUE stands; length 0 when there is none.
-    pub hint: Place,
-    /// Where the nonce's four octets start; 0 when there is none.
+    /// Byte range of the name's TLV-VALUE.
+    pub name: Span,
+    /// Byte range of ForwardingHint's TLV-VALUE; [`Span::NONE`] if there is none.
+    pub forwarding_hint: Span,
+    /// Offset of the nonce's 4 bytes; 0 if there is none.
     pub nonce_start: u16,
-    /// The nonce, 0 when there is none.
+    /// The nonce; 0 if there is none.
     pub nonce: u32,
-    /// Where the hop limit's octet stands; 0 when there is none.
+    /// Offset of the hop limit's byte; 0 if there is none.
     pub hop_limit_start: u16,
-    /// InterestLifetime in milliseconds, the default when absent, limited to `u32`.
+    /// InterestLifetime in milliseconds, limited to `u32`; the default if absent.
     pub lifetime_ms: u32,
-    /// A Data whose name is longer may answer.
+    /// CanBePrefix: a Data with a longer name may answer.
     pub can_be_prefix: bool,
-    /// Only a Data within its FreshnessPeriod may answer from a cache.
+    /// MustBeFresh: only a Data within its FreshnessPeriod may answer from a cache.
     pub must_be_fresh: bool,
 }
 
 impl InterestFields {
-    /// Checks a whole Interest as [`Interest::check`] does; its name's prefixes are taken in on the way.
+    /// Checks a whole Interest as [`Interest::check`] does, and computes the hashes of its name's
+    /// prefixes.
     ///
     /// # Errors
-    /// What is wrong and where; `prefixes` are of no name then.
+    /// The fault and its byte offset; `prefixes` is then undefined.
     #[inline(always)]
-    pub fn check(packet: Leading<'_>, key: &HashKey, prefixes: &mut Prefixes) -> Result<Self, Error> {
-        match Self::usual(packet.wire()) {
-            Some(fields) if read_usual_name(packet, fields.name, key, prefixes) => Ok(fields),
-            _ => Self::any(packet.wire(), key, prefixes),
+    pub fn check(
+        packet: PaddedPacket<'_>,
+        key: &HashKey,
+        prefixes: &mut PrefixHashes,
+    ) -> Result<Self, Error> {
+        match Self::parse_fast(packet.wire()) {
+            Some(fields) if read_name_fast(packet, fields.name, key, prefixes) => Ok(fields),
+            _ => Self::parse_slow(packet.wire(), key, prefixes),
         }
     }
 
-    /// What [`check`](Self::check) finds in most Interests, but for the name, which is still to be [read](read_usual_name) and may be none; `None` for
-    /// [any other](Self::any). Who takes the two apart has the fields of most in registers: where both meet they go through memory.
+    /// Reads the fields of most Interests, except that the name is not checked: call
+    /// [`read_name_fast`] next. `None`: use [`parse_slow`](Self::parse_slow). Callers that keep the
+    /// two forms apart keep the fields in registers.
+    ///
+    /// ```text
+    /// 05 len | 07 len name | 21 00 | 12 00 | 0a 04 nonce | 0c 1-2 lifetime | 22 01 hop limit
+    ///                        ╰── each of these may be absent; all lengths are one byte ──╯
+    /// ```
     #[inline(always)]
-    pub fn usual(wire: &[u8]) -> Option<Self> {
-        let [INTEREST, len @ 0..=252, NAME, name_len @ 1..=252, behind @ ..] = wire else { return None };
+    pub fn parse_fast(wire: &[u8]) -> Option<Self> {
+        let [INTEREST, len @ 0..=252, NAME, name_len @ 1..=252, tail @ ..] = wire else {
+            return None;
+        };
         if usize::from(*len) + 2 != wire.len() {
             return None;
         }
-        let mut rest = behind.get(usize::from(*name_len)..)?;
+        let mut remaining = tail.get(usize::from(*name_len)..)?;
         let mut fields = InterestFields {
-            name: (4, u16::from(*name_len)),
-            hint: (0, 0),
+            name: Span::new(4, usize::from(*name_len)),
+            forwarding_hint: Span::NONE,
             nonce_start: 0,
             nonce: 0,
             hop_limit_start: 0,
@@ -93,47 +106,51 @@ impl InterestFields {
             can_be_prefix: false,
             must_be_fresh: false,
         };
-        if let [CAN_BE_PREFIX, 0, behind @ ..] = rest {
+        if let [CAN_BE_PREFIX, 0, tail @ ..] = remaining {
             fields.can_be_prefix = true;
-            rest = behind;
+            remaining = tail;
         }
-        if let [MUST_BE_FRESH, 0, behind @ ..] = rest {
+        if let [MUST_BE_FRESH, 0, tail @ ..] = remaining {
             fields.must_be_fresh = true;
-            rest = behind;
+            remaining = tail;
         }
-        if let [NONCE, 4, a, b, c, d, behind @ ..] = rest {
+        if let [NONCE, 4, a, b, c, d, tail @ ..] = remaining {
             fields.nonce = u32::from_be_bytes([*a, *b, *c, *d]);
-            fields.nonce_start = (wire.len() - behind.len() - 4) as u16;
-            rest = behind;
+            fields.nonce_start = (wire.len() - tail.len() - 4) as u16;
+            remaining = tail;
         }
-        match rest {
-            [LIFETIME, 1, a, behind @ ..] => {
+        match remaining {
+            [LIFETIME, 1, a, tail @ ..] => {
                 fields.lifetime_ms = u32::from(*a);
-                rest = behind;
+                remaining = tail;
             }
-            [LIFETIME, 2, a, b, behind @ ..] => {
+            [LIFETIME, 2, a, b, tail @ ..] => {
                 fields.lifetime_ms = u32::from(u16::from_be_bytes([*a, *b]));
-                rest = behind;
+                remaining = tail;
             }
             _ => {}
         }
-        if let [HOP_LIMIT, 1, _, behind @ ..] = rest {
-            fields.hop_limit_start = (wire.len() - behind.len() - 1) as u16;
-            rest = behind;
+        if let [HOP_LIMIT, 1, _, tail @ ..] = remaining {
+            fields.hop_limit_start = (wire.len() - tail.len() - 1) as u16;
+            remaining = tail;
         }
-        rest.is_empty().then_some(fields)
+        remaining.is_empty().then_some(fields)
     }
 
-    /// What [`check`](Self::check) finds, whatever the Interest has in it.
+    /// Checks any Interest and returns its fields.
     ///
     /// # Errors
-    /// As there.
+    /// The fault and its byte offset; `prefixes` is then undefined.
     #[inline(never)]
-    pub fn any(wire: &[u8], key: &HashKey, prefixes: &mut Prefixes) -> Result<Self, Error> {
+    pub fn parse_slow(
+        wire: &[u8],
+        key: &HashKey,
+        prefixes: &mut PrefixHashes,
+    ) -> Result<Self, Error> {
         let interest = Interest::check_hashing(wire, key, prefixes)?;
         Ok(InterestFields {
-            name: place(interest.name_start(), interest.name().as_bytes()),
-            hint: interest.forwarding_hint_value().map_or((0, 0), |(value, start)| place(start, value)),
+            name: interest.name_span(),
+            forwarding_hint: interest.forwarding_hint_span(),
             nonce_start: interest.nonce_start().unwrap_or(0) as u16,
             nonce: interest.nonce().unwrap_or(0),
             hop_limit_start: interest.hop_limit_start().unwrap_or(0) as u16,
@@ -144,38 +161,42 @@ impl InterestFields {
     }
 }
 
-/// Of a Data.
+/// Fields of a Data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataFields {
-    /// Where the name's TLV-VALUE stands.
-    pub name: Place,
-    /// FreshnessPeriod in milliseconds, 0 when absent, limited to `u32`.
+    /// Byte range of the name's TLV-VALUE.
+    pub name: Span,
+    /// FreshnessPeriod in milliseconds, limited to `u32`; 0 if absent.
     pub freshness_ms: u32,
 }
 
 impl DataFields {
-    /// Checks a whole Data as [`Data::check`] does; its name's prefixes are taken in on the way.
+    /// Checks a whole Data as [`Data::check`] does, and computes the hashes of its name's prefixes.
     ///
     /// # Errors
-    /// What is wrong and where; `prefixes` are of no name then.
+    /// The fault and its byte offset; `prefixes` is then undefined.
     #[inline(always)]
-    pub fn check(packet: Leading<'_>, key: &HashKey, prefixes: &mut Prefixes) -> Result<Self, Error> {
-        match Self::usual(packet.wire()) {
+    pub fn check(
+        packet: PaddedPacket<'_>,
+        key: &HashKey,
+        prefixes: &mut PrefixHashes,
+    ) -> Result<Self, Error> {
+        match Self::parse_fast(packet.wire()) {
             Some(fields) if read_name(packet, fields.name, key, prefixes).is_ok() => Ok(fields),
-            _ => Self::any(packet.wire(), key, prefixes),
+            _ => Self::parse_slow(packet.wire(), key, prefixes),
         }
     }
 
-    /// What [`check`](Self::check) finds in most Data, but for the name, which is still to be [read](read_name) and may be none; `None` for
-    /// [any other](Self::any).
+    /// Reads the fields of most Data, except that the name is not checked: call [`read_name`] next.
+    /// `None`: use [`parse_slow`](Self::parse_slow).
     #[inline(always)]
-    pub fn usual(wire: &[u8]) -> Option<Self> {
+    pub fn parse_fast(wire: &[u8]) -> Option<Self> {
         if wire.len() > crate::PACKET_LEN_MAX {
             return None;
         }
-        let mut rest = wire;
-        let mut body = take(&mut rest, DATA)?;
-        if !rest.is_empty() {
+        let mut remaining = wire;
+        let mut body = take(&mut remaining, DATA)?;
+        if !remaining.is_empty() {
             return None;
         }
         let name = take(&mut body, NAME)?;
@@ -184,61 +205,71 @@ impl DataFields {
             None | Some([]) => 0,
             Some([FRESHNESS, 1, a]) => u32::from(*a),
             Some([FRESHNESS, 2, a, b]) => u32::from(u16::from_be_bytes([*a, *b])),
-            Some(value) => other_freshness_ms(value)?,
+            Some(value) => freshness_ms_slow(value)?,
         };
-        // Its content is nothing to forwarding.
+        // Forwarding does not read the content.
         let _content: Option<&[u8]> = take(&mut body, CONTENT);
-        SignatureInfo::check_form(take(&mut body, SIGNATURE_INFO)?, 0).ok()?;
+        SignatureInfo::check_only(take(&mut body, SIGNATURE_INFO)?, 0).ok()?;
         let _signature: &[u8] = take(&mut body, SIGNATURE_VALUE)?;
         if !body.is_empty() {
             return None;
         }
-        Some(DataFields { name: (name_start as u16, name.len() as u16), freshness_ms })
+        Some(DataFields { name: Span::new(name_start, name.len()), freshness_ms })
     }
 
-    /// What [`check`](Self::check) finds, whatever the Data has in it.
+    /// Checks any Data and returns its fields.
     ///
     /// # Errors
-    /// As there.
+    /// The fault and its byte offset; `prefixes` is then undefined.
     #[inline(never)]
-    pub fn any(wire: &[u8], key: &HashKey, prefixes: &mut Prefixes) -> Result<Self, Error> {
+    pub fn parse_slow(
+        wire: &[u8],
+        key: &HashKey,
+        prefixes: &mut PrefixHashes,
+    ) -> Result<Self, Error> {
         let data = Data::check_hashing(wire, key, prefixes)?;
         Ok(DataFields {
-            name: place(data.name_start(), data.name().as_bytes()),
+            name: data.name_span(),
             freshness_ms: u32::try_from(data.freshness_ms()).unwrap_or(u32::MAX),
         })
     }
 }
 
-/// Checks the name at this place in a packet; its prefixes are taken in.
+/// Checks the name at `name` and computes the hashes of its prefixes.
 ///
 /// # Errors
-/// What is wrong and where; `prefixes` are of no name then.
+/// The fault and its byte offset; `prefixes` is then undefined.
 #[inline(always)]
 pub fn read_name(
-    packet: Leading<'_>,
-    name: Place,
+    packet: PaddedPacket<'_>,
+    name: Span,
     key: &HashKey,
-    prefixes: &mut Prefixes,
+    prefixes: &mut PrefixHashes,
 ) -> Result<(), Error> {
     read(packet, name, key, prefixes).map(drop)
 }
 
-/// As [`read_name`], of an Interest without parameters: false where it is no name, or has the digest of parameters in it.
+/// As [`read_name`], for an Interest without parameters. Returns false if the name is malformed or
+/// contains a parameters digest: use [`InterestFields::parse_slow`].
 #[inline(always)]
-pub fn read_usual_name(packet: Leading<'_>, name: Place, key: &HashKey, prefixes: &mut Prefixes) -> bool {
+pub fn read_name_fast(
+    packet: PaddedPacket<'_>,
+    name: Span,
+    key: &HashKey,
+    prefixes: &mut PrefixHashes,
+) -> bool {
     read(packet, name, key, prefixes).is_ok_and(|digests| digests.first_end == 0)
 }
 
+/// Checks the name and computes the hashes of its prefixes.
 #[inline(always)]
 fn read(
-    packet: Leading<'_>,
-    name: Place,
+    packet: PaddedPacket<'_>,
+    name: Span,
     key: &HashKey,
-    prefixes: &mut Prefixes,
+    prefixes: &mut PrefixHashes,
 ) -> Result<ParametersDigests, Error> {
-    let start = usize::from(name.0);
-    prefixes.read(key, packet.around, start..start + usize::from(name.1))
+    prefixes.read(key, packet.buffer, name.range())
 }
 
 const INTEREST: u8 = t::INTEREST as u8;
@@ -255,31 +286,27 @@ const CONTENT: u8 = t::CONTENT as u8;
 const SIGNATURE_INFO: u8 = t::SIGNATURE_INFO as u8;
 const SIGNATURE_VALUE: u8 = t::SIGNATURE_VALUE as u8;
 
-/// Takes the element at the head, when it is of this type and whole: its TLV-VALUE.
+/// Takes the first element if it has this type and is complete. Returns its TLV-VALUE.
 #[inline(always)]
-fn take<'a>(rest: &mut &'a [u8], typ: u8) -> Option<&'a [u8]> {
-    let (len, behind) = match *rest {
-        [first, len @ 0..=252, behind @ ..] if *first == typ => (usize::from(*len), behind),
-        [first, 253, high, low, behind @ ..] if *first == typ => {
+fn take<'a>(remaining: &mut &'a [u8], typ: u8) -> Option<&'a [u8]> {
+    let (len, tail) = match *remaining {
+        [first, len @ 0..=252, tail @ ..] if *first == typ => (usize::from(*len), tail),
+        [first, 253, high, low, tail @ ..] if *first == typ => {
             match usize::from(u16::from_be_bytes([*high, *low])) {
                 0..=252 => return None,
-                len => (len, behind),
+                len => (len, tail),
             }
         }
         _ => return None,
     };
-    let (value, behind) = behind.split_at_checked(len)?;
-    *rest = behind;
+    let (value, tail) = tail.split_at_checked(len)?;
+    *remaining = tail;
     Some(value)
 }
 
-/// Of a MetaInfo with more in it.
+/// Returns FreshnessPeriod of a MetaInfo with other fields.
 #[inline(never)]
-fn other_freshness_ms(value: &[u8]) -> Option<u32> {
+fn freshness_ms_slow(value: &[u8]) -> Option<u32> {
     let meta = MetaInfo::check(&Tlv { typ: t::META_INFO, value, start: 0, value_start: 0 }).ok()?;
     Some(u32::try_from(meta.freshness_ms).unwrap_or(u32::MAX))
-}
-
-fn place(start: usize, value: &[u8]) -> Place {
-    (start as u16, value.len() as u16)
 }

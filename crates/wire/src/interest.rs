@@ -1,26 +1,25 @@
-//! Interest: what is asked for, and how.
+//! Interest packets: the name requested, and how it may be answered.
 //!
-//! NDN Packet Format 0.3, section "Interest Packet". Fields in fixed order; a critical field out of order or repeated makes the packet
-//! invalid, a non-critical one there is skipped.
+//! NDN Packet Format 0.3, section "Interest Packet". Fields have a fixed order. A critical field
+//! out of order or repeated makes the packet invalid; a non-critical one is skipped.
 
 use crate::signature::SignatureInfo;
 use crate::span::Span;
 use crate::{sha256, types as t};
 use core::ops::Range;
 use nw_name::tlv::{Error, Fault, Reader, Tlv};
-use nw_name::{HashKey, NameRef, ParametersDigests, Prefixes};
+use nw_name::{HashKey, NameRef, ParametersDigests, PrefixHashes};
 
 pub use crate::interest_builder::InterestBuilder;
 
-/// InterestLifetime of an Interest that names none, in milliseconds.
+/// InterestLifetime of an Interest without that field, in milliseconds.
 pub const LIFETIME_DEFAULT_MS: u64 = 4000;
 
-/// Octets of a ParametersSha256DigestComponent: `02 20` and the digest.
+/// Length of a ParametersSha256DigestComponent in bytes: `02 20` and the digest.
 const DIGEST_COMPONENT_LEN: usize = 34;
 
-/// A checked Interest.
-///
-/// It holds places rather than slices, so that it fits two cache lines.
+/// A checked Interest packet. It stores byte ranges instead of slices, so that it fits in two cache
+/// lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Interest<'a> {
     wire: &'a [u8],
@@ -31,7 +30,7 @@ pub struct Interest<'a> {
     nonce_start: u16,
     hop_limit_start: u16,
     forwarding_hint: Span,
-    /// Where ApplicationParameters starts, type and length included.
+    /// Offset of the ApplicationParameters element.
     parameters_start: u16,
     parameters: Span,
     signature_info: Span,
@@ -41,28 +40,34 @@ pub struct Interest<'a> {
 }
 
 impl<'a> Interest<'a> {
-    /// Checks one whole Interest packet and nothing behind it.
+    /// Checks one whole Interest packet without trailing bytes.
     ///
     /// # Errors
-    /// What is wrong and where.
+    /// The fault and its byte offset.
     pub fn check(wire: &'a [u8]) -> Result<Self, Error> {
         Self::check_by(wire, |place| {
             let mut digests = ParametersDigests::default();
-            NameRef::check_with(&wire[place.clone()], place.start, |typ, _, end| digests.push(typ, end))?;
+            NameRef::check_with(&wire[place.clone()], place.start, |typ, _, end| {
+                digests.push(typ, end)
+            })?;
             Ok(digests)
         })
     }
 
-    /// As [`check`](Self::check); the name's prefixes are taken in on the way.
+    /// As [`check`](Self::check), and computes the hashes of the name's prefixes.
     ///
     /// # Errors
-    /// What is wrong and where; `prefixes` are of no name then.
+    /// The fault and its byte offset; `prefixes` is then undefined.
     #[inline(always)]
-    pub fn check_hashing(wire: &'a [u8], key: &HashKey, prefixes: &mut Prefixes) -> Result<Self, Error> {
+    pub fn check_hashing(
+        wire: &'a [u8],
+        key: &HashKey,
+        prefixes: &mut PrefixHashes,
+    ) -> Result<Self, Error> {
         Self::check_by(wire, |place| prefixes.read(key, wire, place))
     }
 
-    /// `check_name` is told where the name's TLV-VALUE stands.
+    /// `check_name` gets the byte range of the name's TLV-VALUE.
     #[inline(always)]
     fn check_by(
         wire: &'a [u8],
@@ -103,9 +108,10 @@ impl<'a> Interest<'a> {
         Ok(interest)
     }
 
+    /// Reads and checks the fields after the name.
     #[inline(always)]
     fn fields(&mut self, mut reader: Reader<'a>) -> Result<(), Error> {
-        // Position in the fixed order of the last field taken.
+        // Position of the last field in the fixed order.
         let mut last = 0;
         while let Some(field) = reader.next()? {
             let position = match field.typ {
@@ -119,7 +125,9 @@ impl<'a> Interest<'a> {
                 t::INTEREST_SIGNATURE_INFO => 8,
                 t::INTEREST_SIGNATURE_VALUE => 9,
                 t::NAME => return Err(Error::new(Fault::FieldOrder, field.start)),
-                _ if field.is_critical() => return Err(Error::new(Fault::UnknownCritical, field.start)),
+                _ if field.is_critical() => {
+                    return Err(Error::new(Fault::UnknownCritical, field.start));
+                }
                 _ => continue,
             };
             if position <= last {
@@ -150,13 +158,14 @@ impl<'a> Interest<'a> {
                     self.parameters = Span::of(&field);
                 }
                 t::INTEREST_SIGNATURE_INFO => {
-                    SignatureInfo::check_form(field.value, field.value_start)?;
+                    SignatureInfo::check_only(field.value, field.value_start)?;
                     self.signature_info = Span::of(&field);
                 }
                 _ => self.signature_value = Span::of(&field),
             }
         }
-        // "[ApplicationParameters [InterestSignature]]": no half of a signature, and none without parameters.
+        // "[ApplicationParameters [InterestSignature]]": both signature elements or none, and none
+        // without parameters.
         let (info, value) = (self.signature_info.is_some(), self.signature_value.is_some());
         if info != value || info && !self.parameters.is_some() {
             return Err(Error::new(Fault::SignatureIncomplete, self.wire.len()));
@@ -164,8 +173,9 @@ impl<'a> Interest<'a> {
         Ok(())
     }
 
-    /// "If ApplicationParameters is present, the name must have exactly one ParametersSha256DigestComponent, which must equal the SHA-256
-    /// over ApplicationParameters and everything behind it."
+    /// "If ApplicationParameters is present, the name must have exactly one
+    /// ParametersSha256DigestComponent, which must equal the SHA-256 over ApplicationParameters and
+    /// everything behind it."
     #[cold]
     fn check_digest(&self) -> Result<(), Error> {
         let place = self
@@ -188,91 +198,100 @@ impl<'a> Interest<'a> {
         }
     }
 
-    /// The whole packet.
+    /// Returns the whole packet.
     pub const fn wire(&self) -> &'a [u8] {
         self.wire
     }
 
-    /// What is asked for.
+    /// Returns the name.
     pub const fn name(&self) -> NameRef<'a> {
         self.name
     }
 
-    /// Where the name's TLV-VALUE starts in the packet.
+    /// Returns the offset of the name's TLV-VALUE.
     pub const fn name_start(&self) -> usize {
         self.name_start as usize
     }
 
-    /// A Data whose name is longer may answer.
+    /// Returns the byte range of the name's TLV-VALUE.
+    #[inline]
+    pub const fn name_span(&self) -> Span {
+        Span { start: self.name_start, len: self.name.as_bytes().len() as u16 }
+    }
+
+    /// Returns CanBePrefix: whether a Data with a longer name may answer.
     pub const fn can_be_prefix(&self) -> bool {
         self.can_be_prefix
     }
 
-    /// Only a Data within its FreshnessPeriod may answer from a cache.
+    /// Returns MustBeFresh: whether only a Data within its FreshnessPeriod may answer from a cache.
     pub const fn must_be_fresh(&self) -> bool {
         self.must_be_fresh
     }
 
-    /// The names in ForwardingHint, in order; none when the field is absent.
+    /// Returns the names in ForwardingHint, in order; none if it is absent.
     pub fn forwarding_hint(&self) -> HintNames<'a> {
         HintNames::from_checked(self.forwarding_hint.in_bytes(self.wire))
     }
 
-    /// ForwardingHint's TLV-VALUE and where it starts.
+    /// Returns the byte range of ForwardingHint's TLV-VALUE; [`Span::NONE`] when the field is
+    /// absent.
     #[inline]
-    pub fn forwarding_hint_value(&self) -> Option<(&'a [u8], usize)> {
-        let hint = self.forwarding_hint;
-        hint.is_some().then(|| (hint.in_bytes(self.wire), hint.start()))
+    pub const fn forwarding_hint_span(&self) -> Span {
+        self.forwarding_hint
     }
 
-    /// Tells copies of one Interest from another Interest of the same name.
+    /// Returns the nonce, which distinguishes copies of one Interest from other Interests with the
+    /// same name.
     #[inline]
     pub fn nonce(&self) -> Option<u32> {
-        let octets = self.wire[self.nonce_start()?..].first_chunk()?;
-        Some(u32::from_be_bytes(*octets))
+        let bytes = self.wire[self.nonce_start()?..].first_chunk()?;
+        Some(u32::from_be_bytes(*bytes))
     }
 
-    /// Where the four octets of the nonce start in the packet.
+    /// Returns the offset of the nonce's 4 bytes.
     #[inline]
     pub fn nonce_start(&self) -> Option<usize> {
         (self.nonce_start != 0).then_some(usize::from(self.nonce_start))
     }
 
-    /// InterestLifetime in milliseconds, 4000 when absent.
+    /// Returns InterestLifetime in milliseconds; 4000 if absent.
     #[inline]
     pub fn lifetime_ms(&self) -> u64 {
         self.lifetime_ms
     }
 
-    /// How many hops it may still take.
+    /// Returns the remaining number of hops.
     pub fn hop_limit(&self) -> Option<u8> {
         self.hop_limit_start().map(|start| self.wire[start])
     }
 
-    /// Where the hop limit's octet stands in the packet.
+    /// Returns the offset of the hop limit's byte.
     #[inline]
     pub fn hop_limit_start(&self) -> Option<usize> {
         (self.hop_limit_start != 0).then_some(usize::from(self.hop_limit_start))
     }
 
-    /// ApplicationParameters' TLV-VALUE.
+    /// Returns ApplicationParameters' TLV-VALUE.
     pub fn parameters(&self) -> Option<&'a [u8]> {
         self.parameters.is_some().then(|| self.parameters.in_bytes(self.wire))
     }
 
-    /// InterestSignatureInfo, when the Interest is signed by format 0.3.
+    /// Returns InterestSignatureInfo, if the Interest is signed as in format 0.3.
     pub fn signature_info(&self) -> Option<SignatureInfo<'a>> {
         let info = self.signature_info;
-        info.is_some().then(|| SignatureInfo::from_checked(info.in_bytes(self.wire), info.start()))
+        info.is_some()
+            .then(|| SignatureInfo::from_checked(info.in_bytes(self.wire), info.start.into()))
     }
 
-    /// InterestSignatureValue's TLV-VALUE.
+    /// Returns InterestSignatureValue's TLV-VALUE.
     pub fn signature_value(&self) -> Option<&'a [u8]> {
         self.signature_value.is_some().then(|| self.signature_value.in_bytes(self.wire))
     }
 
-    /// What the signature covers: the name's components but for the parameters digest, then ApplicationParameters to
-    /// InterestSignatureInfo. `None` when not signed.
+    /// Returns the signed bytes in three parts: the name's components before and after the
+    /// parameters digest, and ApplicationParameters to InterestSignatureInfo. `None` if it is not
+    /// signed.
     pub fn signed_portion(&self) -> Option<[&'a [u8]; 3]> {
         if !self.signature_info.is_some() {
             return None;
@@ -282,25 +301,27 @@ impl<'a> Interest<'a> {
         Some([&name[..digest_end - DIGEST_COMPONENT_LEN], &name[digest_end..], fields])
     }
 
-    /// True when a Data of this name (and, if asked for, this whole-packet digest) answers the Interest; freshness aside.
+    /// Returns whether a Data of this name answers the Interest, apart from freshness. `digest` is
+    /// called only if the Interest's name ends with an implicit digest.
     pub fn is_answered_by(&self, data: NameRef<'_>, digest: impl FnOnce() -> [u8; 32]) -> bool {
         let name = self.name.as_bytes();
         if self.can_be_prefix && self.name.is_prefix_of(data) || name == data.as_bytes() {
             return true;
         }
         match name.strip_prefix(data.as_bytes()) {
-            // `01 20` and 32 octets: an ImplicitSha256DigestComponent.
+            // `01 20` and 32 bytes: an ImplicitSha256DigestComponent.
             Some([1, 32, value @ ..]) if value.len() == 32 => value == digest(),
             _ => false,
         }
     }
 }
 
+/// Checks that a flag field has no value.
 fn empty(field: &Tlv<'_>) -> Result<bool, Error> {
     if field.value.is_empty() { Ok(true) } else { Err(Error::new(Fault::FieldLength, field.start)) }
 }
 
-/// Names; the Delegation elements of packet format 0.2 are still read.
+/// Checks the names; Delegation elements of packet format 0.2 are still accepted.
 fn check_hint(field: &Tlv<'_>) -> Result<(), Error> {
     let mut reader = field.inner();
     let mut names = 0;
@@ -324,7 +345,9 @@ fn check_hint(field: &Tlv<'_>) -> Result<(), Error> {
                 }
                 names += 1;
             }
-            _ if element.is_critical() => return Err(Error::new(Fault::UnknownCritical, element.start)),
+            _ if element.is_critical() => {
+                return Err(Error::new(Fault::UnknownCritical, element.start));
+            }
             _ => {}
         }
     }
@@ -332,14 +355,15 @@ fn check_hint(field: &Tlv<'_>) -> Result<(), Error> {
     if names == 0 { Err(Error::new(Fault::MissingField, field.start)) } else { Ok(()) }
 }
 
-/// The names of a checked ForwardingHint.
+/// Iterator over the names of a checked ForwardingHint.
 #[derive(Clone, Debug)]
 pub struct HintNames<'a> {
     reader: Reader<'a>,
 }
 
 impl<'a> HintNames<'a> {
-    /// Over the TLV-VALUE of a ForwardingHint that was checked with its Interest.
+    /// Creates the iterator over the TLV-VALUE of a ForwardingHint that was checked with its
+    /// Interest.
     pub const fn from_checked(value: &'a [u8]) -> Self {
         HintNames { reader: Reader::new(value, 0) }
     }

@@ -1,11 +1,11 @@
-//! Making Interests.
+//! Builds Interest packets.
 
 use crate::signature::Sign;
 use crate::{sha256, types as t};
 use nw_name::tlv::{push_integer, push_number, push_tlv};
 use nw_name::{Component, ComponentType, Name};
 
-/// Makes Interests.
+/// Builds Interest packets.
 #[derive(Clone, Debug)]
 pub struct InterestBuilder {
     name: Name,
@@ -19,7 +19,7 @@ pub struct InterestBuilder {
 }
 
 impl InterestBuilder {
-    /// For a name, without any other field.
+    /// Starts an Interest with a name and no other field.
     pub fn new(name: impl Into<Name>) -> Self {
         InterestBuilder {
             name: name.into(),
@@ -61,7 +61,7 @@ impl InterestBuilder {
         self
     }
 
-    /// Sets InterestLifetime.
+    /// Sets InterestLifetime, milliseconds.
     #[must_use]
     pub fn lifetime_ms(mut self, lifetime_ms: u64) -> Self {
         self.lifetime_ms = Some(lifetime_ms);
@@ -75,14 +75,15 @@ impl InterestBuilder {
         self
     }
 
-    /// Sets ApplicationParameters; the digest component is added to the name when encoding.
+    /// Sets ApplicationParameters. The parameters digest is added to the name by `encode`.
     #[must_use]
     pub fn parameters(mut self, parameters: impl Into<Vec<u8>>) -> Self {
         self.parameters = Some(parameters.into());
         self
     }
 
-    /// The packet. Longer than [`PACKET_LEN_MAX`](crate::PACKET_LEN_MAX) when what was put in is; nobody will take it then.
+    /// Returns the packet. If it is longer than [`PACKET_LEN_MAX`](crate::PACKET_LEN_MAX),
+    /// receivers will reject it.
     pub fn encode(self) -> Vec<u8> {
         let mut tail = Vec::new();
         if let Some(parameters) = &self.parameters {
@@ -91,12 +92,16 @@ impl InterestBuilder {
         self.finish(tail)
     }
 
-    /// The packet, signed by format 0.3. `fields` are elements for InterestSignatureInfo behind the signer's own (SignatureNonce,
-    /// SignatureTime, SignatureSeqNum), already encoded.
+    /// Returns the packet, signed as in format 0.3. `fields` are encoded elements that follow the
+    /// signer's own in InterestSignatureInfo (SignatureNonce, SignatureTime, SignatureSeqNum).
     ///
     /// # Errors
-    /// The signer's.
-    pub fn encode_signed<S: Sign + ?Sized>(self, signer: &S, fields: &[u8]) -> Result<Vec<u8>, S::Error> {
+    /// When the signer can't sign.
+    pub fn encode_signed<S: Sign + ?Sized>(
+        self,
+        signer: &S,
+        fields: &[u8],
+    ) -> Result<Vec<u8>, S::Error> {
         let mut tail = Vec::new();
         push_tlv(t::APPLICATION_PARAMETERS, self.parameters.as_deref().unwrap_or(&[]), &mut tail);
         let mut info = signer.info();
@@ -107,12 +112,13 @@ impl InterestBuilder {
         Ok(self.finish(tail))
     }
 
-    /// `tail` is ApplicationParameters and all behind it.
+    /// Encodes the packet. `tail` is ApplicationParameters and all fields after it.
     fn finish(mut self, tail: Vec<u8>) -> Vec<u8> {
         if !tail.is_empty() {
             let digest = sha256(&[&tail]);
             self.name.push(
-                Component::new(ComponentType::PARAMETERS_DIGEST, &digest).expect("a digest of 32 octets"),
+                Component::new(ComponentType::PARAMETERS_DIGEST, &digest)
+                    .expect("a digest of 32 bytes"),
             );
         }
         let mut body = Vec::with_capacity(self.name.as_ref().as_bytes().len() + tail.len() + 48);

@@ -1,7 +1,8 @@
-//! NDN packets and NDNLPv2: checked views over bytes, and builders.
+//! NDN packets and NDNLPv2 link packets: checked views over bytes, and builders.
 //!
-//! One file per format: numbers, the checked view, the builder, tests. A view is checked once; its accessors can't fail.
-//! Layer 1 (words): refuses to know tables and faces.
+//! One file per format: the checked view, the builder, tests. A view is checked once by `check`;
+//! after that its accessors can't fail. Errors name the fault and its byte offset. Layer 1: it
+//! depends on names only, not on tables or faces.
 
 #![forbid(unsafe_code)]
 
@@ -23,11 +24,12 @@ pub use interest::{Interest, InterestBuilder};
 pub use lp::{LpHeader, LpPacket, NackReason, Token};
 pub use nw_name::tlv::{self, Error, Fault, Framing, Reader, Tlv};
 pub use signature::{DigestSha256, KeyLocator, Sign, SignatureInfo, SignatureType};
+pub use span::Span;
 
-/// Longest packet: an LpPacket without its link header, an Interest or a Data. Octets.
+/// Longest network packet (an Interest or a Data, without link header), in bytes.
 pub const PACKET_LEN_MAX: usize = 8800;
 
-/// SHA-256 over the parts, one after the other.
+/// Returns the SHA-256 digest of the parts, in order.
 pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     use sha2::Digest;
     let mut hasher = sha2::Sha256::new();

@@ -1,32 +1,33 @@
 //! NDNLPv2: the link header around a network packet or a fragment of one.
 //!
-//! NDNLPv2 specification: fields in increasing TLV-TYPE order, Fragment last; repeated ones are an error but for Ack; an unknown field makes
-//! the packet invalid unless its type is in 800..=959 with the two lowest bits clear.
+//! NDNLPv2 specification: fields in order of TLV-TYPE, Fragment last; a repeated field is an error,
+//! except Ack; an unknown field makes the packet invalid unless its type is in 800..=959 with the
+//! two lowest bits clear.
 
 use crate::types as t;
 use nw_name::tlv::{Error, Fault, Reader, Tlv};
 
 pub use crate::lp_header::{HEADER_LEN_MAX, LpHeader};
 
-/// Most fragments one packet may be cut into.
+/// Most fragments of one packet.
 pub const FRAG_COUNT_MAX: u64 = 400;
 
-/// Why an Interest was refused.
+/// Why an Interest was rejected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NackReason {
-    /// No reason that we know was given.
+    /// No reason, or an unknown one.
     #[default]
     None,
-    /// Congestion on the way.
+    /// Congestion on the path.
     Congestion,
-    /// A copy of this Interest was seen before.
+    /// A copy of this Interest was received before.
     Duplicate,
     /// No route to the name.
     NoRoute,
 }
 
 impl NackReason {
-    /// Its number on the wire.
+    /// Returns the number on the wire.
     pub const fn number(self) -> u64 {
         match self {
             NackReason::None => 0,
@@ -36,7 +37,7 @@ impl NackReason {
         }
     }
 
-    /// Least severe first: Congestion, Duplicate, NoRoute, None.
+    /// Returns the severity, lowest first: Congestion, Duplicate, NoRoute, None.
     pub const fn severity(self) -> u8 {
         match self {
             NackReason::Congestion => 0,
@@ -46,7 +47,7 @@ impl NackReason {
         }
     }
 
-    /// As users read it.
+    /// Returns the name as shown to users.
     pub const fn as_str(self) -> &'static str {
         match self {
             NackReason::None => "None",
@@ -69,12 +70,12 @@ impl From<u64> for NackReason {
     }
 }
 
-/// A PIT token: 0 (absent) to 32 octets that the answer must carry back.
+/// A PIT token: 1 to 32 bytes that the reply must carry back, or none (length 0).
 #[derive(Clone, Copy)]
 pub struct Token {
     len: u8,
-    /// Those behind the length are whatever they were.
-    octets: [u8; 32],
+    /// Bytes beyond the length have any value.
+    bytes: [u8; 32],
 }
 
 impl PartialEq for Token {
@@ -87,79 +88,81 @@ impl Eq for Token {}
 
 impl Token {
     /// No token.
-    pub const NONE: Token = Token { len: 0, octets: [0; 32] };
+    pub const NONE: Token = Token { len: 0, bytes: [0; 32] };
 
-    /// From 0 to 32 octets; more are an error of the caller and give `None`.
+    /// Creates a token of 0 to 32 bytes. `None` if there are more.
     #[inline]
-    pub fn new(octets: &[u8]) -> Option<Self> {
+    pub fn new(bytes: &[u8]) -> Option<Self> {
         let mut token = Token::NONE;
-        token.set(octets).then_some(token)
+        token.set(bytes).then_some(token)
     }
 
-    /// Sets an empty token in place, as moving one costs more than making it. False, and no change, when there are too many octets.
+    /// Sets an empty token in place, which is cheaper than moving one. Returns false, without
+    /// change, if there are more than 32 bytes.
     #[inline]
-    fn set(&mut self, octets: &[u8]) -> bool {
+    fn set(&mut self, bytes: &[u8]) -> bool {
         debug_assert!(self.is_none());
-        match (octets.len(), octets.first_chunk::<6>()) {
-            // What every router we know makes; a copy of fixed size is one of two stores.
-            (6, Some(six)) => self.octets[..6].copy_from_slice(six),
-            (0..=32, _) => self.octets[..octets.len()].copy_from_slice(octets),
+        match (bytes.len(), bytes.first_chunk::<6>()) {
+            // All known routers use 6 bytes; a copy of fixed size is two stores.
+            (6, Some(six)) => self.bytes[..6].copy_from_slice(six),
+            (0..=32, _) => self.bytes[..bytes.len()].copy_from_slice(bytes),
             _ => return false,
         }
-        self.len = octets.len() as u8;
+        self.len = bytes.len() as u8;
         true
     }
 
-    /// One of at most eight octets, as the first of them and how many: what tables keep, moved in one go. The octets beyond may be any.
+    /// Returns a token of at most 8 bytes as an array and a length, as tables store it. Array bytes
+    /// beyond the length have any value.
     #[inline(always)]
     pub fn to_short(&self) -> Option<([u8; 8], u8)> {
-        let [a, b, c, d, e, f, g, h, ..] = self.octets;
+        let [a, b, c, d, e, f, g, h, ..] = self.bytes;
         (self.len <= 8).then_some(([a, b, c, d, e, f, g, h], self.len))
     }
 
-    /// The reverse of [`to_short`](Self::to_short); no more than eight octets are taken.
+    /// Creates a token from [`to_short`](Self::to_short)'s form; at most 8 bytes are used.
     #[inline(always)]
-    pub fn from_short(octets: [u8; 8], len: u8) -> Self {
+    pub fn from_short(bytes: [u8; 8], len: u8) -> Self {
         let mut token = Token::NONE;
-        token.set_short(octets, len);
+        token.set_short(bytes, len);
         token
     }
 
-    /// As [`from_short`](Self::from_short) in place, as moving a token costs more than making a short one.
+    /// As [`from_short`](Self::from_short), in place, which is cheaper than moving a token.
     #[inline(always)]
-    pub fn set_short(&mut self, octets: [u8; 8], len: u8) {
-        self.octets[..8].copy_from_slice(&octets);
+    pub fn set_short(&mut self, bytes: [u8; 8], len: u8) {
+        self.bytes[..8].copy_from_slice(&bytes);
         self.len = len.min(8);
     }
 
-    /// Makes it none, in place.
+    /// Sets it to [`NONE`](Self::NONE) in place.
     #[inline(always)]
     pub const fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Of six octets: what every router we know makes.
+    /// Creates a token of 6 bytes, as all known routers use.
     #[inline(always)]
     pub fn from_six([a, b, c, d, e, f]: [u8; 6]) -> Self {
-        let mut token = Token { len: 6, octets: [0; 32] };
-        token.octets[..8].copy_from_slice(&[a, b, c, d, e, f, 0, 0]);
+        let mut token = Token { len: 6, bytes: [0; 32] };
+        token.bytes[..8].copy_from_slice(&[a, b, c, d, e, f, 0, 0]);
         token
     }
 
-    /// Its octets, empty when absent.
+    /// Returns the bytes; empty if there is no token.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.octets[..usize::from(self.len)]
+        &self.bytes[..usize::from(self.len)]
     }
 
-    /// How many there are, at most 32.
+    /// Returns the length in bytes, at most 32.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "an empty one is called none")]
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// True when there is none.
+    /// Returns whether there is no token.
     #[inline]
     pub const fn is_none(&self) -> bool {
         self.len == 0
@@ -174,54 +177,54 @@ impl Default for Token {
 
 impl core::fmt::Debug for Token {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        self.as_bytes().iter().try_for_each(|octet| write!(f, "{octet:02x}"))
+        self.as_bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-/// A checked LpPacket, or a bare network packet seen as one.
+/// A checked LpPacket, or a bare network packet treated as one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LpPacket<'a> {
-    /// The network packet or a piece of it; `None` in an idle packet.
+    /// The network packet or a fragment of it; `None` in an idle packet.
     pub fragment: Option<&'a [u8]>,
-    /// Where the fragment starts in the checked bytes.
+    /// Offset of the fragment in the checked bytes.
     pub fragment_start: usize,
-    /// Numbers each link packet.
+    /// Sequence number of the link packet.
     pub sequence: Option<u64>,
-    /// Which fragment this is, from 0.
+    /// FragIndex: number of this fragment, from 0.
     pub frag_index: u64,
-    /// Of how many; 1 when not fragmented. At most [`FRAG_COUNT_MAX`].
+    /// FragCount: fragments of the packet, 1 if not fragmented. At most [`FRAG_COUNT_MAX`].
     pub frag_count: u64,
-    /// To be carried back by the answer.
+    /// PIT token, to be returned with the reply.
     pub pit_token: Token,
-    /// Present on a Nack.
+    /// Reason, on a Nack.
     pub nack: Option<NackReason>,
-    /// Which face the packet came in by (towards applications).
+    /// IncomingFaceId, towards applications.
     pub incoming_face_id: Option<u64>,
-    /// Which face the packet shall leave by (from applications).
+    /// NextHopFaceId, from applications.
     pub next_hop_face_id: Option<u64>,
     /// CachePolicy NoCache.
     pub no_cache: bool,
-    /// How congested the way is; 0 is not.
+    /// CongestionMark; 0 for none.
     pub congestion_mark: u64,
-    /// Elements Ack, back to back, if any: see [`acks`](Self::acks).
+    /// The Ack elements, one after the other: see [`acks`](Self::acks).
     ack_elements: &'a [u8],
-    /// Numbers each transmission, for reliability.
+    /// TxSequence: number of the transmission, for reliability.
     pub tx_sequence: Option<u64>,
-    /// The Interest must not be flooded.
+    /// NonDiscovery: the Interest must not be flooded.
     pub non_discovery: bool,
-    /// A whole Data that announces a prefix.
+    /// PrefixAnnouncement: a whole Data that announces a prefix.
     pub prefix_announcement: Option<&'a [u8]>,
-    /// How many KiB the sender's socket holds: no more should be sent to it in a row. Who says it puts pieces together.
-    pub receive_room_kib: Option<u64>,
+    /// The sender's receive window in KiB: the most to send to it without a pause. Its presence
+    /// also means that the sender reassembles fragments. A field of this project (decision 0022).
+    pub receive_window_kib: Option<u64>,
 }
 
 impl<'a> LpPacket<'a> {
-    /// Checks one link packet: an LpPacket, or a bare Interest or Data.
-    ///
-    /// The fragment itself is not looked into, so no nesting can exhaust anything.
+    /// Checks one link packet: an LpPacket, or a bare Interest or Data. The fragment itself is not
+    /// checked, so nesting costs nothing.
     ///
     /// # Errors
-    /// What is wrong and where.
+    /// The fault and its byte offset.
     #[inline]
     pub fn check(bytes: &'a [u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes, 0);
@@ -238,7 +241,7 @@ impl<'a> LpPacket<'a> {
         Ok(packet)
     }
 
-    /// The transmissions this packet acknowledges.
+    /// Returns the numbers of the acknowledged transmissions.
     pub fn acks(&self) -> impl Iterator<Item = u64> + 'a {
         let mut reader = Reader::new(self.ack_elements, 0);
         core::iter::from_fn(move || {
@@ -247,16 +250,18 @@ impl<'a> LpPacket<'a> {
         })
     }
 
-    /// True when the packet is one of several fragments.
+    /// Returns whether the packet is one of several fragments.
     pub const fn is_fragmented(&self) -> bool {
         self.frag_count > 1
     }
 
-    /// Checks that no field stands on a kind of packet where it means nothing. `packet_type` is [`INTEREST`](t::INTEREST) or
-    /// [`DATA`](t::DATA): that of the fragment, or of the whole packet its fragments made. IncomingFaceId may stand anywhere.
+    /// Checks that each field is allowed on this kind of packet. `packet_type` is
+    /// [`INTEREST`](t::INTEREST) or [`DATA`](t::DATA): that of the fragment, or of the reassembled
+    /// packet. IncomingFaceId is allowed on both.
     ///
     /// # Errors
-    /// [`Fault::LinkField`]: CachePolicy or PrefixAnnouncement on an Interest or Nack; Nack, NextHopFaceId or NonDiscovery on Data.
+    /// [`Fault::LinkField`]: CachePolicy or PrefixAnnouncement on an Interest or Nack; Nack,
+    /// NextHopFaceId or NonDiscovery on Data.
     #[inline]
     pub fn check_fields_on(&self, packet_type: u32) -> Result<(), Error> {
         let misplaced = match packet_type {
@@ -267,6 +272,7 @@ impl<'a> LpPacket<'a> {
         if misplaced { Err(Error::new(Fault::LinkField, 0)) } else { Ok(()) }
     }
 
+    /// Reads and checks the link header fields.
     fn fields(&mut self, outer: &Tlv<'a>) -> Result<(), Error> {
         let mut reader = Reader::new(outer.value, outer.value_start);
         let (mut last, mut ended) = (0, false);
@@ -277,7 +283,7 @@ impl<'a> LpPacket<'a> {
                 return Err(order);
             }
             if field.typ == t::LP_FRAGMENT {
-                // "Fragment last": nothing may follow, and its type is below the others'.
+                // "Fragment last": its type is below the others', so it is checked here.
                 ended = true;
                 if field.value.is_empty() {
                     return Err(Error::new(Fault::FieldLength, field.start));
@@ -315,7 +321,7 @@ impl<'a> LpPacket<'a> {
                 }
                 t::LP_NON_DISCOVERY => self.non_discovery = true,
                 t::LP_PREFIX_ANNOUNCEMENT => self.prefix_announcement = Some(field.value),
-                t::LP_RECEIVE_ROOM => self.receive_room_kib = Some(field.integer()?),
+                t::LP_RECEIVE_WINDOW => self.receive_window_kib = Some(field.integer()?),
                 800..=959 if field.typ & 3 == 0 => {}
                 _ => return Err(Error::new(Fault::UnknownCritical, field.start)),
             }
@@ -323,7 +329,10 @@ impl<'a> LpPacket<'a> {
         if let Some((start, end)) = acks {
             self.ack_elements = &outer.value[start - outer.value_start..end - outer.value_start];
         }
-        if self.frag_count == 0 || self.frag_count > FRAG_COUNT_MAX || self.frag_index >= self.frag_count {
+        if self.frag_count == 0
+            || self.frag_count > FRAG_COUNT_MAX
+            || self.frag_index >= self.frag_count
+        {
             return Err(Error::new(Fault::FragmentIndex, outer.value_start));
         }
         if self.frag_count > 1 && (self.sequence.is_none() || self.fragment.is_none()) {
@@ -333,12 +342,15 @@ impl<'a> LpPacket<'a> {
     }
 }
 
+/// Returns the reason of a Nack element.
 fn check_nack(field: &Tlv<'_>) -> Result<NackReason, Error> {
     let mut reason = None;
     let mut reader = field.inner();
     while let Some(part) = reader.next()? {
         match part.typ {
-            t::LP_NACK_REASON if reason.is_some() => return Err(Error::new(Fault::FieldOrder, part.start)),
+            t::LP_NACK_REASON if reason.is_some() => {
+                return Err(Error::new(Fault::FieldOrder, part.start));
+            }
             t::LP_NACK_REASON => reason = Some(NackReason::from(part.integer()?)),
             _ if part.is_critical() => return Err(Error::new(Fault::UnknownCritical, part.start)),
             _ => {}
@@ -347,13 +359,16 @@ fn check_nack(field: &Tlv<'_>) -> Result<NackReason, Error> {
     Ok(reason.unwrap_or_default())
 }
 
+/// Checks a CachePolicy element. Returns whether it is NoCache.
 fn check_cache_policy(field: &Tlv<'_>) -> Result<bool, Error> {
     let mut no_cache = false;
     let mut reader = field.inner();
     while let Some(part) = reader.next()? {
         match part.typ {
-            t::LP_CACHE_POLICY_TYPE if no_cache => return Err(Error::new(Fault::FieldOrder, part.start)),
-            // 1 is NoCache, the only policy there is.
+            t::LP_CACHE_POLICY_TYPE if no_cache => {
+                return Err(Error::new(Fault::FieldOrder, part.start));
+            }
+            // 1 is NoCache, the only policy defined.
             t::LP_CACHE_POLICY_TYPE if part.integer()? == 1 => no_cache = true,
             t::LP_CACHE_POLICY_TYPE => return Err(Error::new(Fault::FieldValue, part.start)),
             _ if part.is_critical() => return Err(Error::new(Fault::UnknownCritical, part.start)),

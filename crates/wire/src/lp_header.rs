@@ -1,45 +1,45 @@
-//! Writing link headers.
+//! Writes link headers.
 
 use crate::lp::{NackReason, Token};
 use crate::types as t;
 use nw_name::tlv::{push_integer, push_number, push_tlv, put_number};
 
-/// Most octets of link header around a whole packet or fragment that [`LpHeader`] writes without Acks and PrefixAnnouncement.
+/// Longest link header in bytes that [`LpHeader`] writes, without Acks and PrefixAnnouncement.
 pub const HEADER_LEN_MAX: usize = 192;
 
-/// A link header to be written in front of a packet.
+/// A link header to be written before a packet. Fields as in [`LpPacket`](crate::LpPacket).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LpHeader<'a> {
-    /// See [`LpPacket::sequence`](crate::LpPacket::sequence).
+    /// Sequence number of the link packet.
     pub sequence: Option<u64>,
-    /// Index and count, when fragmented.
+    /// FragIndex and FragCount, if fragmented.
     pub fragment: Option<(u64, u64)>,
-    /// See [`LpPacket::pit_token`](crate::LpPacket::pit_token).
+    /// PIT token.
     pub pit_token: Token,
-    /// See [`LpPacket::nack`](crate::LpPacket::nack).
+    /// Reason, on a Nack.
     pub nack: Option<NackReason>,
-    /// See [`LpPacket::incoming_face_id`](crate::LpPacket::incoming_face_id).
+    /// IncomingFaceId.
     pub incoming_face_id: Option<u64>,
-    /// See [`LpPacket::next_hop_face_id`](crate::LpPacket::next_hop_face_id).
+    /// NextHopFaceId.
     pub next_hop_face_id: Option<u64>,
-    /// See [`LpPacket::no_cache`](crate::LpPacket::no_cache).
+    /// CachePolicy NoCache.
     pub no_cache: bool,
-    /// See [`LpPacket::congestion_mark`](crate::LpPacket::congestion_mark).
+    /// CongestionMark; 0 for none.
     pub congestion_mark: u64,
-    /// Transmissions acknowledged.
+    /// Numbers of acknowledged transmissions.
     pub acks: &'a [u64],
-    /// See [`LpPacket::tx_sequence`](crate::LpPacket::tx_sequence).
+    /// TxSequence.
     pub tx_sequence: Option<u64>,
-    /// See [`LpPacket::non_discovery`](crate::LpPacket::non_discovery).
+    /// NonDiscovery.
     pub non_discovery: bool,
-    /// See [`LpPacket::prefix_announcement`](crate::LpPacket::prefix_announcement).
+    /// PrefixAnnouncement: a whole Data.
     pub prefix_announcement: Option<&'a [u8]>,
-    /// See [`LpPacket::receive_room_kib`](crate::LpPacket::receive_room_kib).
-    pub receive_room_kib: Option<u64>,
+    /// The own receive window, KiB.
+    pub receive_window_kib: Option<u64>,
 }
 
 impl LpHeader<'_> {
-    /// True when a bare packet says as much.
+    /// Returns whether no field is set, so that a bare packet can be sent.
     pub fn is_empty(&self) -> bool {
         self.sequence.is_none()
             && self.fragment.is_none()
@@ -53,14 +53,16 @@ impl LpHeader<'_> {
             && self.tx_sequence.is_none()
             && !self.non_discovery
             && self.prefix_announcement.is_none()
-            && self.receive_room_kib.is_none()
+            && self.receive_window_kib.is_none()
     }
 
-    /// Appends all that stands before a payload of `payload_len` octets, up to and with the head of Fragment; the payload is to follow.
-    /// With `payload_len` 0 there is no Fragment: an idle packet.
+    /// Appends the link header for a payload of `payload_len` bytes, up to and including the header
+    /// of Fragment; the payload must follow. With `payload_len` 0 there is no Fragment: an idle
+    /// packet.
     ///
     /// # Panics
-    /// When header and payload come to 2^32 octets or more; a packet has at most [`PACKET_LEN_MAX`](crate::PACKET_LEN_MAX).
+    /// When header and payload have 2^32 bytes or more together; a packet has at most
+    /// [`PACKET_LEN_MAX`](crate::PACKET_LEN_MAX).
     pub fn encode(&self, payload_len: usize, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; OUTER_LEN_MAX]);
@@ -75,7 +77,8 @@ impl LpHeader<'_> {
             push_tlv(t::LP_PIT_TOKEN, self.pit_token.as_bytes(), out);
         }
         if let Some(reason) = self.nack {
-            // python-ndn takes a Nack without a reason for an Interest, so there always is one.
+            // python-ndn treats a Nack without a reason as an Interest, so a reason is always
+            // written.
             let mut inner = [0; 8];
             let head = put_number(u64::from(t::LP_NACK_REASON), &mut inner);
             inner[head] = 1;
@@ -106,8 +109,8 @@ impl LpHeader<'_> {
         if let Some(announcement) = self.prefix_announcement {
             push_tlv(t::LP_PREFIX_ANNOUNCEMENT, announcement, out);
         }
-        if let Some(room_kib) = self.receive_room_kib {
-            push_integer(t::LP_RECEIVE_ROOM, room_kib, out);
+        if let Some(room_kib) = self.receive_window_kib {
+            push_integer(t::LP_RECEIVE_WINDOW, room_kib, out);
         }
         if payload_len > 0 {
             push_number(u64::from(t::LP_FRAGMENT), out);
@@ -117,14 +120,14 @@ impl LpHeader<'_> {
     }
 }
 
-/// Octets of the outer type and the longest length we write, of five octets.
+/// Bytes of the outer type and of the longest length field written (5).
 const OUTER_LEN_MAX: usize = 6;
 
-/// Writes the outer type and length into the room left at `start`, and takes back what they don't need of it.
+/// Writes the outer type and length into the bytes reserved at `start`, and removes unused ones.
 fn close_outer(start: usize, payload_len: usize, out: &mut Vec<u8>) {
     let body_start = start + OUTER_LEN_MAX;
     let body_len = (out.len() - body_start + payload_len) as u64;
-    assert!(body_len <= u64::from(u32::MAX), "a link packet of {body_len} octets");
+    assert!(body_len <= u64::from(u32::MAX), "a link packet of {body_len} bytes");
     let mut head = [0; 10];
     head[0] = t::LP_PACKET as u8;
     let head_len = 1 + put_number(body_len, &mut head[1..]);
@@ -139,7 +142,7 @@ mod tests {
     use crate::lp::LpPacket;
 
     #[test]
-    fn an_empty_header_is_an_envelope() {
+    fn empty_header_writes_bare_lp_packet() {
         let mut out = vec![9];
         assert!(LpHeader::default().is_empty());
         LpHeader::default().encode(3, &mut out);
@@ -150,14 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn a_nack_always_has_a_reason() {
+    fn nack_is_written_with_reason() {
         let mut out = Vec::new();
         LpHeader { nack: Some(NackReason::None), ..LpHeader::default() }.encode(2, &mut out);
         assert_eq!(out, [100, 13, 253, 3, 32, 5, 253, 3, 33, 1, 0, 80, 2]);
     }
 
     #[test]
-    fn the_outer_length_has_the_octets_it_needs() {
+    fn outer_length_field_is_minimal() {
         for payload_len in [1, 248, 249, 250, 252, 253, 300, 65_530, 65_531, 65_536, 1 << 20] {
             let mut out = Vec::new();
             let header = LpHeader { congestion_mark: 1, ..LpHeader::default() };
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_keep_to_their_bound() {
+    fn longest_header_is_within_header_len_max() {
         let header = LpHeader {
             sequence: Some(u64::MAX),
             fragment: Some((399, 400)),
@@ -189,10 +192,10 @@ mod tests {
             tx_sequence: Some(u64::MAX),
             non_discovery: true,
             prefix_announcement: None,
-            receive_room_kib: Some(u64::MAX),
+            receive_window_kib: Some(u64::MAX),
         };
         let mut out = Vec::new();
         header.encode(8800, &mut out);
-        assert!(out.len() <= HEADER_LEN_MAX, "{} octets", out.len());
+        assert!(out.len() <= HEADER_LEN_MAX, "{} bytes", out.len());
     }
 }

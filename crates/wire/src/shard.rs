@@ -1,41 +1,44 @@
-//! Which shard of a router a packet goes to, told from its first octets.
+//! Which shard of a router a packet belongs to, decided from its first bytes.
 //!
-//! The twin of `crates/kernel/bpf/ndn.h`, which the kernel runs on each datagram before any of us sees it; both are held to
-//! `tests/vectors/shards.txt`. It reads no more than that program can: a packet is not checked here, and what is beyond the limits below
-//! goes where a part of it says. Whoever decodes the packet sends on what came to a wrong shard.
+//! The same algorithm runs in the kernel (`crates/kernel/bpf/ndn.h`) for each datagram before any
+//! user code; `tests/vectors/shards.txt` holds both to the same results. It reads no more than the
+//! kernel program can: packets are not checked here, and what exceeds the limits below is assigned
+//! by a part of it. After decoding, a packet in a wrong shard is forwarded to the right one.
 //!
 //! | packet | shard |
 //! |---|---|
-//! | Interest | by the hash of its name, an implicit digest at the end left out |
-//! | Data, Nack | the first octet of its PIT token, if that is one of ours; else as an Interest |
+//! | Interest | by the hash of its name, without an implicit digest at the end |
+//! | Data, Nack | the first byte of its PIT token, if that is one of ours; else as an Interest |
 //! | one of several fragments | by the number that all of them share: Sequence less FragIndex |
 //! | with Ack or TxSequence, idle, malformed, not NDN, a link header that is too long | 0 |
 //!
-//! What follows the outermost element is not looked at: datagrams of one run come in one piece.
+//! Bytes after the outermost element are ignored: several datagrams may be received as one block.
 
 use crate::types as t;
 use nw_name::HashKey;
 use nw_name::hash::shard_of;
 use nw_name::tlv::{read_integer, read_number};
 
-/// Most shards there may be.
+/// Most shards.
 pub const SHARDS_MAX: u8 = 64;
-/// Components of a name that are hashed; one with more goes by so many.
+/// Most name components that are hashed; a longer name is assigned by the first ones.
 pub const COMPONENTS_MAX: usize = 16;
-/// Octets of a name that are looked at; a longer one goes by the components that are whole in them.
-pub const NAME_OCTETS_MAX: usize = 512;
-/// Octets of a packet within which its link header, and the type and length of its name, have to be.
-pub const HEAD_OCTETS: usize = 128;
-/// Fields of a link header that are looked at, the fragment included.
+/// Most bytes of a name that are read; a longer name is assigned by the components that fit.
+pub const NAME_BYTES_MAX: usize = 512;
+/// The link header, and type and length of the name, must be within this many bytes.
+pub const HEAD_LEN_MAX: usize = 128;
+/// Most fields of a link header that are read, including the fragment.
 pub const FIELDS_MAX: usize = 16;
 
-/// Octets that a field's type, length and number may take, and that must be there before [`HEAD_OCTETS`] end.
-const STEP_OCTETS: usize = 16;
-/// Octets for a component's type and length, which must be there before [`NAME_OCTETS_MAX`] end.
-const COMPONENT_HEAD_OCTETS: usize = 8;
+/// Bytes needed for a field's type, length and number, which must be available before
+/// [`HEAD_LEN_MAX`].
+const FIELD_HEAD_LEN_MAX: usize = 16;
+/// Bytes needed for a component's type and length, which must be available before
+/// [`NAME_BYTES_MAX`].
+const COMPONENT_HEAD_LEN_MAX: usize = 8;
 const TOKEN_LEN: usize = 6;
 
-/// Why a shard was chosen. The numbers are the kernel program's.
+/// Why a shard was chosen. The numbers are those of the kernel program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reason {
@@ -47,19 +50,19 @@ pub enum Reason {
     Nack,
     /// A Data or Nack, by its token.
     Token,
-    /// A fragment, with all others of its packet.
+    /// A fragment, to the same shard as the others of its packet.
     Fragment,
-    /// By the first components of a name that has more than 16, or more than 512 octets.
+    /// By the first components of a name with more than 16 components or more than 512 bytes.
     NameLimit,
-    /// Shard 0: the link header does not end, or the name does not begin, within 128 octets.
+    /// Shard 0: the link header does not end, or the name does not begin, within 128 bytes.
     HeaderLimit,
-    /// Shard 0: the packet is of a link with reliability, which one shard must see whole.
+    /// Shard 0: a packet of a reliable link, which one shard must receive completely.
     Reliability,
     /// Shard 0: a link packet without a fragment.
     Idle,
-    /// Shard 0: begins like a packet, and is none.
+    /// Shard 0: it begins like a packet, but is malformed.
     Malformed,
-    /// Shard 0: no packet of NDN.
+    /// Shard 0: not an NDN packet.
     NotNdn,
 }
 
@@ -79,7 +82,7 @@ impl Reason {
         Reason::NotNdn,
     ];
 
-    /// The counter's name: lower case, words joined by `_`.
+    /// Returns the counter's name: lower case, words joined by `_`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Reason::Interest => "interest",
@@ -97,38 +100,44 @@ impl Reason {
     }
 }
 
-/// What the choice is made by.
-enum By {
+/// How the shard is chosen.
+enum Choice {
     Hash(u64),
     Token(u8),
-    Nothing,
+    First,
 }
 
-/// The shard that the kernel chooses for a datagram among `shards` (1 to [`SHARDS_MAX`]), and why.
+/// Returns the shard that the kernel chooses for a datagram among `shards` (1 to [`SHARDS_MAX`]),
+/// and why.
 pub fn shard_of_packet(datagram: &[u8], key: &HashKey, shards: u8) -> (u8, Reason) {
     debug_assert!((1..=SHARDS_MAX).contains(&shards), "1 to 64 shards");
     let (reason, by) = match choose(datagram, key, shards) {
         Ok(chosen) => chosen,
-        Err(reason) => (reason, By::Nothing),
+        Err(reason) => (reason, Choice::First),
     };
     let shard = match by {
-        By::Hash(hash) => shard_of(hash, usize::from(shards)) as u8,
-        By::Token(shard) => shard,
-        By::Nothing => 0,
+        Choice::Hash(hash) => shard_of(hash, usize::from(shards)) as u8,
+        Choice::Token(shard) => shard,
+        Choice::First => 0,
     };
     (shard, reason)
 }
 
-/// The hash that a packet's fragments go by. `first_sequence` is the Sequence of the first: any fragment's Sequence less its FragIndex.
+/// Returns the hash by which a packet's fragments are assigned. `first_sequence` is the Sequence of
+/// its first fragment: any fragment's Sequence less its FragIndex.
 pub fn fragments_hash(key: &HashKey, first_sequence: u64) -> u64 {
     key.step(key.root(), &first_sequence.to_le_bytes())
 }
 
-fn choose(datagram: &[u8], key: &HashKey, shards: u8) -> Result<(Reason, By), Reason> {
-    if !matches!(datagram.first().map(|typ| u32::from(*typ)), Some(t::INTEREST | t::DATA | t::LP_PACKET)) {
+/// Chooses by the outermost element and the link header.
+fn choose(datagram: &[u8], key: &HashKey, shards: u8) -> Result<(Reason, Choice), Reason> {
+    if !matches!(
+        datagram.first().map(|typ| u32::from(*typ)),
+        Some(t::INTEREST | t::DATA | t::LP_PACKET)
+    ) {
         return Err(Reason::NotNdn);
     }
-    let outer = head(datagram, 0, datagram.len())?;
+    let outer = element(datagram, 0, datagram.len())?;
     let packet = &datagram[..outer.end];
     if outer.typ != t::LP_PACKET {
         return by_name(packet, &outer, false, key);
@@ -142,48 +151,52 @@ fn choose(datagram: &[u8], key: &HashKey, shards: u8) -> Result<(Reason, By), Re
     }
     if header.frag_count > 1 {
         let first = header.sequence.ok_or(Reason::Malformed)?.wrapping_sub(header.frag_index);
-        return Ok((Reason::Fragment, By::Hash(fragments_hash(key, first))));
+        return Ok((Reason::Fragment, Choice::Hash(fragments_hash(key, first))));
     }
     within_head(packet, header.fragment)?;
-    let inner = head(packet, header.fragment, packet.len())?;
+    let inner = element(packet, header.fragment, packet.len())?;
     let answer = match inner.typ {
         t::INTEREST => header.nack,
         t::DATA if !header.nack => true,
         _ => return Err(Reason::Malformed),
     };
     match header.token {
-        Some(shard) if answer && shard < shards => Ok((Reason::Token, By::Token(shard))),
+        Some(shard) if answer && shard < shards => Ok((Reason::Token, Choice::Token(shard))),
         _ => by_name(packet, &inner, header.nack, key),
     }
 }
 
-/// An element's type, and where its value starts and ends.
-struct Head {
+/// An element's type, and the offsets of its value's start and end.
+struct Element {
     typ: u32,
     value: usize,
     end: usize,
 }
 
-/// The element at `at`, which has to end by `limit`.
-fn head(bytes: &[u8], at: usize, limit: usize) -> Result<Head, Reason> {
+/// Reads the element at `at`, which must end by `limit`.
+fn element(bytes: &[u8], at: usize, limit: usize) -> Result<Element, Reason> {
     let read = |at| read_number(&bytes[..limit], at).map_err(|_| Reason::Malformed);
     let (typ, after) = read(at)?;
     let (len, value) = read(after)?;
-    let end = usize::try_from(len).ok().and_then(|len| value.checked_add(len)).ok_or(Reason::Malformed)?;
+    let end = usize::try_from(len)
+        .ok()
+        .and_then(|len| value.checked_add(len))
+        .ok_or(Reason::Malformed)?;
     match u16::try_from(typ) {
-        Ok(typ) if end <= limit => Ok(Head { typ: u32::from(typ), value, end }),
+        Ok(typ) if end <= limit => Ok(Element { typ: u32::from(typ), value, end }),
         _ => Err(Reason::Malformed),
     }
 }
 
+/// Checks that a field starts within [`HEAD_LEN_MAX`].
 fn within_head(packet: &[u8], at: usize) -> Result<(), Reason> {
-    if at + STEP_OCTETS > HEAD_OCTETS && packet.len() > HEAD_OCTETS {
+    if at + FIELD_HEAD_LEN_MAX > HEAD_LEN_MAX && packet.len() > HEAD_LEN_MAX {
         return Err(Reason::HeaderLimit);
     }
     Ok(())
 }
 
-/// What of a link header matters here.
+/// The fields of a link header that are needed here.
 struct Header {
     sequence: Option<u64>,
     frag_index: u64,
@@ -194,16 +207,23 @@ struct Header {
 }
 
 impl Header {
+    /// Reads the link header fields from offset `at` on.
     fn read(packet: &[u8], mut at: usize) -> Result<Self, Reason> {
-        let mut header =
-            Header { sequence: None, frag_index: 0, frag_count: 1, token: None, nack: false, fragment: 0 };
+        let mut header = Header {
+            sequence: None,
+            frag_index: 0,
+            frag_count: 1,
+            token: None,
+            nack: false,
+            fragment: 0,
+        };
         let mut last = 0;
         for _ in 0..FIELDS_MAX {
             if at >= packet.len() {
                 return Err(Reason::Idle);
             }
             within_head(packet, at)?;
-            let field = head(packet, at, packet.len())?;
+            let field = element(packet, at, packet.len())?;
             if field.typ == t::LP_FRAGMENT {
                 // "Fragment last".
                 if field.value == field.end || field.end != packet.len() {
@@ -212,7 +232,7 @@ impl Header {
                 header.fragment = field.value;
                 return Ok(header);
             }
-            // Ack repeats, but ends the reading.
+            // Ack may repeat, but reading ends at the first one.
             if field.typ <= last {
                 return Err(Reason::Malformed);
             }
@@ -238,7 +258,13 @@ impl Header {
     }
 }
 
-fn by_name(packet: &[u8], network: &Head, nack: bool, key: &HashKey) -> Result<(Reason, By), Reason> {
+/// Chooses by the hash of the packet's name.
+fn by_name(
+    packet: &[u8],
+    network: &Element,
+    nack: bool,
+    key: &HashKey,
+) -> Result<(Reason, Choice), Reason> {
     let reason = match network.typ {
         _ if nack => Reason::Nack,
         t::DATA => Reason::Data,
@@ -248,25 +274,26 @@ fn by_name(packet: &[u8], network: &Head, nack: bool, key: &HashKey) -> Result<(
         return Err(Reason::Malformed);
     }
     within_head(packet, network.value)?;
-    let name = head(packet, network.value, network.end)?;
+    let name = element(packet, network.value, network.end)?;
     if name.typ != t::NAME {
         return Err(Reason::Malformed);
     }
     let (hash, whole) = prefix_hashes(&packet[name.value..name.end], key, |_, _, _| ())?;
-    Ok((if whole { reason } else { Reason::NameLimit }, By::Hash(hash)))
+    Ok((if whole { reason } else { Reason::NameLimit }, Choice::Hash(hash)))
 }
 
-/// The hash of what can be hashed of a name (its TLV-VALUE), and whether that is all of it; implicit digests at the end are left out.
-/// `each` is told of each prefix that is hashed, from one component on: how many components, whether the last is an implicit digest, its hash.
+/// Returns the hash of a name (its TLV-VALUE) as far as it is read, and whether that is all of it;
+/// implicit digests at the end are left out. `visit` is called for each prefix hashed, from one
+/// component on: number of components, whether the last one is an implicit digest, hash.
 ///
 /// # Errors
-/// [`Reason::Malformed`] when it is no name.
+/// [`Reason::Malformed`] when it is not a valid name.
 pub fn prefix_hashes(
     name: &[u8],
     key: &HashKey,
-    mut each: impl FnMut(usize, bool, u64),
+    mut visit: impl FnMut(usize, bool, u64),
 ) -> Result<(u64, bool), Reason> {
-    let copied = name.len().min(NAME_OCTETS_MAX);
+    let copied = name.len().min(NAME_BYTES_MAX);
     let (mut at, mut state, mut without_digest) = (0, key.root(), key.root());
     for count in 0.. {
         if at >= name.len() {
@@ -279,12 +306,13 @@ pub fn prefix_hashes(
                 (u32::from(typ), at + 2 + usize::from(len))
             }
             _ if count >= COMPONENTS_MAX => return Ok((without_digest, false)),
-            _ if copied < name.len() && at + COMPONENT_HEAD_OCTETS > copied => {
+            _ if copied < name.len() && at + COMPONENT_HEAD_LEN_MAX > copied => {
                 return Ok((without_digest, false));
             }
             _ => {
-                let component = head(name, at, name.len())?;
-                if component.typ == 0 || component.typ <= 2 && component.end - component.value != 32 {
+                let component = element(name, at, name.len())?;
+                if component.typ == 0 || component.typ <= 2 && component.end - component.value != 32
+                {
                     return Err(Reason::Malformed);
                 }
                 if component.end > copied {
@@ -294,7 +322,7 @@ pub fn prefix_hashes(
             }
         };
         state = key.step(state, &name[at..end]);
-        each(count + 1, typ == 1, state);
+        visit(count + 1, typ == 1, state);
         if typ != 1 {
             without_digest = state;
         }

@@ -1,6 +1,7 @@
-//! SignatureInfo, KeyLocator, and what a signer is.
+//! SignatureInfo, KeyLocator, and the trait of signers.
 //!
-//! NDN Packet Format 0.3, sections "Signature" and "Signed Interest". The wire layer signs with a plain digest only; keys live in `trust`.
+//! NDN Packet Format 0.3, sections "Signature" and "Signed Interest". This crate signs with plain
+//! digests only; keys are in `nw-trust`.
 
 use crate::{sha256, types as t};
 use core::convert::Infallible;
@@ -22,12 +23,12 @@ pub enum SignatureType {
     Ed25519,
     /// No signature at all.
     Null,
-    /// A number nobody told us about.
+    /// Another number.
     Other(u64),
 }
 
 impl SignatureType {
-    /// Its number.
+    /// Returns the number on the wire.
     pub const fn number(self) -> u64 {
         match self {
             SignatureType::DigestSha256 => 0,
@@ -55,7 +56,7 @@ impl From<u64> for SignatureType {
     }
 }
 
-/// Which key signed.
+/// The key that made a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyLocator<'a> {
     /// Name of a key or certificate.
@@ -77,10 +78,10 @@ pub struct SignatureInfo<'a> {
 }
 
 impl<'a> SignatureInfo<'a> {
-    /// Checks the TLV-VALUE, which starts at octet `base` of the packet.
+    /// Checks the TLV-VALUE, which starts at offset `base` of the packet.
     ///
     /// # Errors
-    /// What is wrong and where.
+    /// The fault and its byte offset.
     pub fn check(value: &'a [u8], base: usize) -> Result<Self, Error> {
         let mut reader = Reader::new(value, base);
         let first = reader
@@ -119,8 +120,12 @@ impl<'a> SignatureInfo<'a> {
                 t::SIGNATURE_NONCE => info.nonce = Some(part.value),
                 t::SIGNATURE_TIME => info.time_ms = Some(part.integer()?),
                 t::SIGNATURE_SEQ_NUM => info.sequence = Some(part.integer()?),
-                t::VALIDITY_PERIOD => info.validity = Some(check_validity(part.value, part.value_start)?),
-                _ if part.is_critical() => return Err(Error::new(Fault::UnknownCritical, part.start)),
+                t::VALIDITY_PERIOD => {
+                    info.validity = Some(check_validity(part.value, part.value_start)?)
+                }
+                _ if part.is_critical() => {
+                    return Err(Error::new(Fault::UnknownCritical, part.start));
+                }
                 _ => continue,
             }
             last = part.typ;
@@ -128,58 +133,59 @@ impl<'a> SignatureInfo<'a> {
         Ok(info)
     }
 
-    /// As [`check`](Self::check), for who does not read it.
+    /// As [`check`](Self::check), without returning the fields.
     #[inline]
-    pub(crate) fn check_form(value: &[u8], base: usize) -> Result<(), Error> {
+    pub(crate) fn check_only(value: &[u8], base: usize) -> Result<(), Error> {
         const SIGNATURE_TYPE: u8 = t::SIGNATURE_TYPE as u8;
         match value {
-            // A type and nothing else, as of digests.
+            // Only a type, as for digests.
             [SIGNATURE_TYPE, 1, _] => Ok(()),
             _ => SignatureInfo::check(value, base).map(drop),
         }
     }
 
-    /// Of octets that were checked with their packet.
+    /// Reads bytes that were checked with their packet.
     pub(crate) fn from_checked(value: &'a [u8], base: usize) -> Self {
         Self::check(value, base).expect("checked with its packet")
     }
 
-    /// The TLV-VALUE.
+    /// Returns the TLV-VALUE.
     pub const fn value(&self) -> &'a [u8] {
         self.value
     }
 
-    /// How it is signed.
+    /// Returns the signature type.
     pub const fn typ(&self) -> SignatureType {
         self.typ
     }
 
-    /// Which key signed.
+    /// The key that made a signature.
     pub const fn key_locator(&self) -> Option<KeyLocator<'a>> {
         self.key_locator
     }
 
-    /// SignatureNonce.
+    /// Returns SignatureNonce.
     pub const fn nonce(&self) -> Option<&'a [u8]> {
         self.nonce
     }
 
-    /// SignatureTime, milliseconds since 1970.
+    /// Returns SignatureTime, milliseconds since 1970.
     pub const fn time_ms(&self) -> Option<u64> {
         self.time_ms
     }
 
-    /// SignatureSeqNum.
+    /// Returns SignatureSeqNum.
     pub const fn sequence(&self) -> Option<u64> {
         self.sequence
     }
 
-    /// ValidityPeriod as written, `YYYYMMDDThhmmss` twice: not before, not after. UTC.
+    /// Returns ValidityPeriod as written, NotBefore and NotAfter, each `YYYYMMDDThhmmss` in UTC.
     pub const fn validity(&self) -> Option<(&'a [u8], &'a [u8])> {
         self.validity
     }
 }
 
+/// Checks a KeyLocator's value. `None` if it is empty.
 fn check_locator(value: &[u8], base: usize) -> Result<Option<KeyLocator<'_>>, Error> {
     let mut reader = Reader::new(value, base);
     let mut locator = None;
@@ -200,10 +206,12 @@ fn check_locator(value: &[u8], base: usize) -> Result<Option<KeyLocator<'_>>, Er
     Ok(locator)
 }
 
+/// Checks a ValidityPeriod's value.
 fn check_validity(value: &[u8], base: usize) -> Result<(&[u8], &[u8]), Error> {
     let mut reader = Reader::new(value, base);
     let mut moment = |typ| {
-        let part = reader.next()?.filter(|e| e.typ == typ).ok_or(Error::new(Fault::MissingField, base))?;
+        let part =
+            reader.next()?.filter(|e| e.typ == typ).ok_or(Error::new(Fault::MissingField, base))?;
         let well_formed = part.value.len() == 15
             && part
                 .value
@@ -221,15 +229,16 @@ fn check_validity(value: &[u8], base: usize) -> Result<(&[u8], &[u8]), Error> {
     Ok(validity)
 }
 
-/// Something that signs.
+/// A signer.
 pub trait Sign {
-    /// Why it can't.
+    /// The error of a failed signature.
     type Error;
 
-    /// The elements of SignatureInfo this signer is known by: SignatureType and, where it has one, KeyLocator. Encoded.
+    /// Returns the encoded SignatureInfo elements of this signer: SignatureType and, if it has a
+    /// key, KeyLocator.
     fn info(&self) -> Vec<u8>;
 
-    /// The SignatureValue over the parts, one after the other.
+    /// Returns the SignatureValue over the parts, in order.
     ///
     /// # Errors
     /// When the key can't be used.
@@ -275,17 +284,24 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_read() {
+    fn all_fields_are_read() {
         let moment = b"20260101T000000";
-        let mut value = vec![27, 1, 3, 28, 5, 7, 3, 8, 1, b'k', 38, 2, 1, 2, 40, 2, 3, 232, 42, 1, 5];
+        let mut value =
+            vec![27, 1, 3, 28, 5, 7, 3, 8, 1, b'k', 38, 2, 1, 2, 40, 2, 3, 232, 42, 1, 5];
         value.extend_from_slice(&[253, 0, 253, 38, 253, 0, 254, 15]);
         value.extend_from_slice(moment);
         value.extend_from_slice(&[253, 0, 255, 15]);
         value.extend_from_slice(moment);
         let info = SignatureInfo::check(&value, 100).unwrap();
         assert_eq!(info.typ(), SignatureType::Sha256WithEcdsa);
-        assert_eq!(info.key_locator(), Some(KeyLocator::Name(NameRef::check(&[8, 1, b'k']).unwrap())));
-        assert_eq!((info.nonce(), info.time_ms(), info.sequence()), (Some(&[1, 2][..]), Some(1000), Some(5)));
+        assert_eq!(
+            info.key_locator(),
+            Some(KeyLocator::Name(NameRef::check(&[8, 1, b'k']).unwrap()))
+        );
+        assert_eq!(
+            (info.nonce(), info.time_ms(), info.sequence()),
+            (Some(&[1, 2][..]), Some(1000), Some(5))
+        );
         assert_eq!(info.validity(), Some((&moment[..], &moment[..])));
         assert_eq!(info.value(), value);
     }
@@ -298,9 +314,13 @@ mod tests {
     }
 
     #[test]
-    fn order_and_repetition() {
+    fn signature_info_order_is_checked() {
         assert_eq!(fault(&[]), Some(Fault::MissingField));
-        assert_eq!(fault(&[28, 0, 27, 1, 0]), Some(Fault::MissingField), "SignatureType comes first");
+        assert_eq!(
+            fault(&[28, 0, 27, 1, 0]),
+            Some(Fault::MissingField),
+            "SignatureType comes first"
+        );
         assert_eq!(fault(&[27, 1, 0, 27, 1, 0]), Some(Fault::FieldOrder));
         assert_eq!(fault(&[27, 1, 0, 28, 0, 28, 0]), Some(Fault::FieldOrder));
         assert_eq!(fault(&[27, 1, 0, 40, 1, 1, 28, 0]), Some(Fault::FieldOrder));
@@ -324,7 +344,9 @@ mod tests {
     fn key_locators() {
         let locator = |inside: &[u8]| {
             let value = [&[27, 1, 1, 28, inside.len() as u8][..], inside].concat();
-            SignatureInfo::check(&value, 0).map(|info| info.key_locator().is_some()).map_err(|e| e.fault)
+            SignatureInfo::check(&value, 0)
+                .map(|info| info.key_locator().is_some())
+                .map_err(|e| e.fault)
         };
         assert_eq!(locator(&[]), Ok(false));
         assert_eq!(locator(&[7, 0]), Ok(true));

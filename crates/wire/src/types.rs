@@ -58,8 +58,8 @@ pub const LP_ACK: u32 = 836;
 pub const LP_TX_SEQUENCE: u32 = 840;
 pub const LP_NON_DISCOVERY: u32 = 844;
 pub const LP_PREFIX_ANNOUNCEMENT: u32 = 848;
-/// Namewire's own (decision 0022); others ignore it, as its number says they may.
-pub const LP_RECEIVE_ROOM: u32 = 952;
+/// A field of this project (decision 0022); its number lets other implementations ignore it.
+pub const LP_RECEIVE_WINDOW: u32 = 952;
 
 /// Values of ContentType.
 pub mod content_type {

@@ -1,11 +1,12 @@
-//! What holds for every packet: what is built is read back; what is cut or random is refused without a panic.
+//! What holds for every packet: what is built is read back; what is cut or random is refused
+//! without a panic.
 
-use nw_name::{Component, ComponentType, HashKey, Name, Prefixes};
+use nw_name::{Component, ComponentType, HashKey, Name, PrefixHashes};
 use nw_wire::certificate::Certificate;
-use nw_wire::forwarding::{DataFields, InterestFields, Leading, read_name};
+use nw_wire::forwarding::{DataFields, InterestFields, PaddedPacket, read_name};
 use nw_wire::{
-    Data, DataBuilder, DigestSha256, Fault, Interest, InterestBuilder, LpHeader, LpPacket, NackReason, Token,
-    sha256,
+    Data, DataBuilder, DigestSha256, Fault, Interest, InterestBuilder, LpHeader, LpPacket,
+    NackReason, Token, sha256,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -51,7 +52,10 @@ impl Ask {
 
     fn matches(&self, seen: &Interest<'_>) {
         assert!(self.name.as_ref().is_prefix_of(seen.name()));
-        assert_eq!((seen.can_be_prefix(), seen.must_be_fresh()), (self.can_be_prefix, self.must_be_fresh));
+        assert_eq!(
+            (seen.can_be_prefix(), seen.must_be_fresh()),
+            (self.can_be_prefix, self.must_be_fresh)
+        );
         assert_eq!(seen.forwarding_hint().map(|n| n.to_name()).collect::<Vec<_>>(), self.hints);
         assert_eq!((seen.nonce(), seen.hop_limit()), (self.nonce, self.hop_limit));
         assert_eq!(seen.lifetime_ms(), self.lifetime_ms.unwrap_or(4000));
@@ -100,7 +104,7 @@ prop_compose! {
             tx_sequence,
             non_discovery: flags.1,
             prefix_announcement: None,
-            receive_room_kib: tx_sequence.map(|number| number / 3),
+            receive_window_kib: tx_sequence.map(|number| number / 3),
         }
     }
 }
@@ -117,7 +121,7 @@ fn assert_cuts_refused<T>(wire: &[u8], check: impl Fn(&[u8]) -> Result<T, nw_wir
 
 proptest! {
     #[test]
-    fn interests_are_read_back(ask in any_ask()) {
+    fn built_interest_is_read_back(ask in any_ask()) {
         let wire = ask.build().encode();
         let seen = Interest::check(&wire).unwrap();
         ask.matches(&seen);
@@ -127,7 +131,7 @@ proptest! {
     }
 
     #[test]
-    fn signed_interests_are_read_back(ask in any_ask(), nonce in vec(any::<u8>(), 1..9)) {
+    fn signed_interest_is_read_back(ask in any_ask(), nonce in vec(any::<u8>(), 1..9)) {
         let mut fields = vec![];
         nw_wire::tlv::push_tlv(nw_wire::types::SIGNATURE_NONCE, &nonce, &mut fields);
         let wire = ask.build().encode_signed(&DigestSha256, &fields).unwrap();
@@ -161,7 +165,7 @@ proptest! {
     }
 
     #[test]
-    fn link_packets_are_read_back(
+    fn link_packet_is_read_back(
         header in any_header(), acks in vec(any::<u64>(), 0..4), payload in vec(any::<u8>(), 1..300)
     ) {
         let header = LpHeader { acks: &acks, ..header };
@@ -179,56 +183,56 @@ proptest! {
         prop_assert_eq!(faces, (header.incoming_face_id, header.next_hop_face_id));
         prop_assert_eq!((seen.congestion_mark, seen.tx_sequence), (header.congestion_mark, header.tx_sequence));
         prop_assert_eq!(seen.acks().collect::<Vec<_>>(), acks.clone());
-        prop_assert_eq!((seen.non_discovery, seen.receive_room_kib), (header.non_discovery, header.receive_room_kib));
+        prop_assert_eq!((seen.non_discovery, seen.receive_window_kib), (header.non_discovery, header.receive_window_kib));
         assert_cuts_refused(&wire, |cut| LpPacket::check(cut).map(drop));
     }
 
     #[test]
-    fn the_walk_hashes_what_the_name_hashes(ask in any_ask(), secret: [u64; 4]) {
+    fn prefix_hashes_equal_name_hashes(ask in any_ask(), secret: [u64; 4]) {
         let key = HashKey::new(secret);
         let wire = ask.build().encode();
-        let mut prefixes = Prefixes::new(&key);
+        let mut prefixes = PrefixHashes::new(&key);
         let seen = Interest::check_hashing(&wire, &key, &mut prefixes).unwrap();
-        prop_assert_eq!(prefixes.whole(), key.name(seen.name()));
+        prop_assert_eq!(prefixes.full_hash(), key.name(seen.name()));
         prop_assert_eq!(prefixes.count(), seen.name().len());
     }
 
-    /// What forwarding reads in one line is what the full check reads, whatever is behind the packet and wherever an octet was changed.
+    /// The fast form returns what the full check returns, whatever follows the packet and whichever
+    /// byte was changed.
     #[test]
-    fn forwarding_reads_an_interest_as_the_check_does(
-        ask in any_ask(), at: proptest::sample::Index, to: Option<u8>, behind in vec(any::<u8>(), 0..40)
+    fn fast_and_slow_interest_parsing_agree(
+        ask in any_ask(), at: proptest::sample::Index, to: Option<u8>, tail in vec(any::<u8>(), 0..40)
     ) {
         let mut wire = ask.build().encode();
         if let Some(to) = to {
             let at = at.index(wire.len());
             wire[at] = to;
         }
-        let around = [&wire[..], &behind].concat();
-        let (mut prefixes, mut wanted) = (Prefixes::new(&KEY), Prefixes::new(&KEY));
-        let fields = InterestFields::check(Leading::new(&around, wire.len()), &KEY, &mut prefixes);
-        let checked = Interest::check_hashing(&wire, &KEY, &mut wanted);
+        let buffer = [&wire[..], &tail].concat();
+        let (mut prefixes, mut expected) = (PrefixHashes::new(&KEY), PrefixHashes::new(&KEY));
+        let fields = InterestFields::check(PaddedPacket::new(&buffer, wire.len()), &KEY, &mut prefixes);
+        let checked = Interest::check_hashing(&wire, &KEY, &mut expected);
         match (fields, checked) {
             (Ok(fields), Ok(checked)) => {
-                let name = &wire[usize::from(fields.name.0)..][..usize::from(fields.name.1)];
+                let name = fields.name.in_bytes(&wire);
                 prop_assert_eq!(name, checked.name().as_bytes());
-                let hint = checked.forwarding_hint_value().map_or((0, 0), |(value, start)| (start as u16, value.len() as u16));
-                prop_assert_eq!(fields.hint, hint);
+                prop_assert_eq!(fields.forwarding_hint, checked.forwarding_hint_span());
                 prop_assert_eq!(usize::from(fields.nonce_start), checked.nonce_start().unwrap_or(0));
                 prop_assert_eq!(fields.nonce, checked.nonce().unwrap_or(0));
                 prop_assert_eq!(usize::from(fields.hop_limit_start), checked.hop_limit_start().unwrap_or(0));
                 prop_assert_eq!(u64::from(fields.lifetime_ms), checked.lifetime_ms().min(u32::MAX.into()));
                 let flags = (checked.can_be_prefix(), checked.must_be_fresh());
                 prop_assert_eq!((fields.can_be_prefix, fields.must_be_fresh), flags);
-                prop_assert_eq!((prefixes.whole(), prefixes.count()), (wanted.whole(), wanted.count()));
+                prop_assert_eq!((prefixes.full_hash(), prefixes.count()), (expected.full_hash(), expected.count()));
             }
             (fields, checked) => prop_assert_eq!(fields.err(), checked.err()),
         }
     }
 
     #[test]
-    fn forwarding_reads_a_data_as_the_check_does(
+    fn fast_and_slow_data_parsing_agree(
         name in any_name(0..8), content in vec(any::<u8>(), 0..600), content_type in 0..300u64, freshness_ms in prop_oneof![Just(0), 0..70_000u64, any::<u64>()],
-        last in proptest::option::of(any::<u8>()), at: proptest::sample::Index, to: Option<u8>, behind in vec(any::<u8>(), 0..40)
+        last in proptest::option::of(any::<u8>()), at: proptest::sample::Index, to: Option<u8>, tail in vec(any::<u8>(), 0..40)
     ) {
         let last = last.map(|last| nw_name::Name::new().with_generic([last]));
         let mut data = DataBuilder::new(&name, &content).content_type(content_type).freshness_ms(freshness_ms);
@@ -240,34 +244,34 @@ proptest! {
             let at = at.index(wire.len());
             wire[at] = to;
         }
-        let around = [&wire[..], &behind].concat();
-        let (mut prefixes, mut wanted) = (Prefixes::new(&KEY), Prefixes::new(&KEY));
-        let fields = DataFields::check(Leading::new(&around, wire.len()), &KEY, &mut prefixes);
-        let checked = Data::check_hashing(&wire, &KEY, &mut wanted);
+        let buffer = [&wire[..], &tail].concat();
+        let (mut prefixes, mut expected) = (PrefixHashes::new(&KEY), PrefixHashes::new(&KEY));
+        let fields = DataFields::check(PaddedPacket::new(&buffer, wire.len()), &KEY, &mut prefixes);
+        let checked = Data::check_hashing(&wire, &KEY, &mut expected);
         match (fields, checked) {
             (Ok(fields), Ok(checked)) => {
-                let name = &wire[usize::from(fields.name.0)..][..usize::from(fields.name.1)];
+                let name = fields.name.in_bytes(&wire);
                 prop_assert_eq!(name, checked.name().as_bytes());
                 prop_assert_eq!(u64::from(fields.freshness_ms), checked.freshness_ms().min(u32::MAX.into()));
-                prop_assert_eq!((prefixes.whole(), prefixes.count()), (wanted.whole(), wanted.count()));
+                prop_assert_eq!((prefixes.full_hash(), prefixes.count()), (expected.full_hash(), expected.count()));
             }
             (fields, checked) => prop_assert_eq!(fields.err(), checked.err()),
         }
         // The name later makes no difference.
-        let mut later = Prefixes::of(&KEY, "/some/other/name".parse::<Name>().unwrap().as_ref());
-        let packet = Leading::new(&around, wire.len());
-        let read = match DataFields::usual(&wire) {
-            Some(usual) => read_name(packet, usual.name, &KEY, &mut later).map(|()| usual),
-            None => DataFields::any(&wire, &KEY, &mut later),
+        let mut later = PrefixHashes::of(&KEY, "/some/other/name".parse::<Name>().unwrap().as_ref());
+        let packet = PaddedPacket::new(&buffer, wire.len());
+        let read = match DataFields::parse_fast(&wire) {
+            Some(fields) => read_name(packet, fields.name, &KEY, &mut later).map(|()| fields),
+            None => DataFields::parse_slow(&wire, &KEY, &mut later),
         };
         prop_assert_eq!(read, fields);
         if fields.is_ok() {
-            prop_assert_eq!((later.whole(), later.key(), later.count()), (prefixes.whole(), prefixes.key(), prefixes.count()));
+            prop_assert_eq!((later.full_hash(), later.lookup_hash(), later.count()), (prefixes.full_hash(), prefixes.lookup_hash(), prefixes.count()));
         }
     }
 
     #[test]
-    fn no_bytes_panic(
+    fn any_bytes_do_not_panic(
         bytes in vec(any::<u8>(), 0..200), first in prop_oneof![Just(5u8), Just(6), Just(100), any::<u8>()]
     ) {
         let mut bytes = bytes;
@@ -280,7 +284,7 @@ proptest! {
 
     /// Faults point into the input.
     #[test]
-    fn offsets_are_in_the_input(ask in any_ask(), at: proptest::sample::Index, to: u8) {
+    fn error_offset_is_within_the_input(ask in any_ask(), at: proptest::sample::Index, to: u8) {
         let mut wire = ask.build().encode();
         let at = at.index(wire.len());
         wire[at] = to;

@@ -1,12 +1,14 @@
-//! The choice of shards: golden vectors that the kernel program is held to as well, and that it agrees with decoding.
+//! The choice of shards: golden vectors that the kernel program is held to as well, and that it
+//! agrees with decoding.
 //!
-//! `NW_WRITE_VECTORS=1 cargo test -p nw-wire --test shards` writes the vectors anew, when the rules changed on purpose.
+//! `NW_WRITE_VECTORS=1 cargo test -p nw-wire --test shards` regenerates the vectors after the rules
+//! changed on purpose.
 
 use nw_name::tlv::push_tlv;
-use nw_name::{Component, ComponentType, HashKey, Name, Prefixes};
-use nw_wire::forwarding::{DataFields, InterestFields, Leading};
+use nw_name::{Component, ComponentType, HashKey, Name, PrefixHashes};
+use nw_wire::forwarding::{DataFields, InterestFields, PaddedPacket};
 use nw_wire::lp::{LpHeader, LpPacket, NackReason, Token};
-use nw_wire::shard::{COMPONENTS_MAX, NAME_OCTETS_MAX, Reason, fragments_hash, shard_of_packet};
+use nw_wire::shard::{COMPONENTS_MAX, NAME_BYTES_MAX, Reason, fragments_hash, shard_of_packet};
 use nw_wire::types as t;
 use proptest::prelude::*;
 use std::fmt::Write;
@@ -35,7 +37,7 @@ impl Dice {
         (self.next() % bound as u64) as usize
     }
 
-    fn octets(&mut self, len: usize) -> Vec<u8> {
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.next() as u8).collect()
     }
 
@@ -47,26 +49,29 @@ impl Dice {
             _ => self.below(301),
         };
         match self.below(24) {
-            0 => (1, self.octets(32)),
-            1 => (2, self.octets(32)),
-            2 => (300 + self.below(65_236) as u16, self.octets(len)),
-            3 => ([3, 252, 253, 254, 65_535][self.below(5)], self.octets(len)),
-            _ => (8, self.octets(len)),
+            0 => (1, self.bytes(32)),
+            1 => (2, self.bytes(32)),
+            2 => (300 + self.below(65_236) as u16, self.bytes(len)),
+            3 => ([3, 252, 253, 254, 65_535][self.below(5)], self.bytes(len)),
+            _ => (8, self.bytes(len)),
         }
     }
 
     fn name(&mut self, count: usize) -> Name {
         (0..count).fold(Name::new(), |name, _| {
             let (typ, value) = self.component();
-            name.with(Component::new(ComponentType::new(typ).expect("not 0"), &value).expect("a component"))
+            name.with(
+                Component::new(ComponentType::new(typ).expect("not 0"), &value)
+                    .expect("a component"),
+            )
         })
     }
 }
 
-fn network(typ: u32, name: &Name, behind: &[u8]) -> Vec<u8> {
+fn network(typ: u32, name: &Name, tail: &[u8]) -> Vec<u8> {
     let (mut value, mut out) = (Vec::new(), Vec::new());
     push_tlv(t::NAME, name.as_ref().as_bytes(), &mut value);
-    value.extend_from_slice(behind);
+    value.extend_from_slice(tail);
     push_tlv(typ, &value, &mut out);
     out
 }
@@ -97,8 +102,8 @@ fn fields(list: &[(u32, &[u8])]) -> Vec<u8> {
     out
 }
 
-fn token(octets: &[u8]) -> Token {
-    Token::new(octets).expect("at most 32 octets")
+fn token(bytes: &[u8]) -> Token {
+    Token::new(bytes).expect("at most 32 bytes")
 }
 
 fn packets() -> Vec<Vec<u8>> {
@@ -112,8 +117,9 @@ fn packets() -> Vec<Vec<u8>> {
     let name = uri("/ndn/edu/video/episode-1/v=7/seg=42");
     let (asked, answer) = (interest(&name), data(&name));
     let digest = |name: &Name, typ| {
-        name.clone()
-            .with(Component::new(ComponentType::new(typ).expect("not 0"), &[9; 32]).expect("a digest"))
+        name.clone().with(
+            Component::new(ComponentType::new(typ).expect("not 0"), &[9; 32]).expect("a digest"),
+        )
     };
     packets.extend([asked.clone(), answer.clone(), interest(&Name::new()), data(&Name::new())]);
     packets.extend([interest(&digest(&name, 1)), interest(&digest(&name, 2))]);
@@ -126,23 +132,32 @@ fn packets() -> Vec<Vec<u8>> {
         packets.extend([interest(&many), interest(&digest(&many, 1)), data(&many)]);
     }
     for last in 90..=110 {
-        let long = Name::new().with_generic([1; 200]).with_generic([2; 198]).with_generic(vec![3; last]);
+        let long =
+            Name::new().with_generic([1; 200]).with_generic([2; 198]).with_generic(vec![3; last]);
         packets.extend([interest(&long), interest(&long.with_generic([4; 5]))]);
     }
     packets.push(interest(&Name::new().with_generic([5; 508])));
     packets.push(interest(&Name::new().with_generic([5; 509])));
     packets.push(interest(&Name::new().with_generic([5; 3000]).with_generic([6; 3000])));
     // Tokens, on what goes by them and on what does not.
-    for octets in [&[0u8; 6][..], &[1; 6], &[2; 6], &[63; 6], &[64; 6], &[255; 6], &[1; 5], &[1; 7], &[1; 32]]
+    for bytes in
+        [&[0u8; 6][..], &[1; 6], &[2; 6], &[63; 6], &[64; 6], &[255; 6], &[1; 5], &[1; 7], &[1; 32]]
     {
-        let header = LpHeader { pit_token: token(octets), ..LpHeader::default() };
+        let header = LpHeader { pit_token: token(bytes), ..LpHeader::default() };
         let nack = LpHeader { nack: Some(NackReason::NoRoute), ..header };
         packets.extend([link(&header, &asked), link(&header, &answer), link(&nack, &asked)]);
     }
     packets.push(link(&LpHeader::default(), &asked));
-    packets.push(link(&LpHeader { nack: Some(NackReason::Duplicate), ..LpHeader::default() }, &asked));
-    packets.push(link(&LpHeader { nack: Some(NackReason::Duplicate), ..LpHeader::default() }, &answer));
-    packets.push(link(&LpHeader { congestion_mark: 1, no_cache: true, ..LpHeader::default() }, &answer));
+    packets
+        .push(link(&LpHeader { nack: Some(NackReason::Duplicate), ..LpHeader::default() }, &asked));
+    packets.push(link(
+        &LpHeader { nack: Some(NackReason::Duplicate), ..LpHeader::default() },
+        &answer,
+    ));
+    packets.push(link(
+        &LpHeader { congestion_mark: 1, no_cache: true, ..LpHeader::default() },
+        &answer,
+    ));
     // Fragments.
     for (sequence, index, count) in [
         (100, 0, 3),
@@ -154,8 +169,11 @@ fn packets() -> Vec<Vec<u8>> {
         (5, 3, 3),
         (5, 0, 0),
     ] {
-        let header =
-            LpHeader { sequence: Some(sequence), fragment: Some((index, count)), ..LpHeader::default() };
+        let header = LpHeader {
+            sequence: Some(sequence),
+            fragment: Some((index, count)),
+            ..LpHeader::default()
+        };
         packets.push(link(&LpHeader { pit_token: token(&[1; 6]), ..header }, &[1, 2, 3]));
         packets.push(link(&header, &asked));
     }
@@ -174,8 +192,13 @@ fn packets() -> Vec<Vec<u8>> {
     for len in [30, 70, 80, 90, 93, 94, 95, 96, 97, 100, 110, 120, 200, 3000] {
         let filler = vec![7; len];
         packets.push(fields(&[(t::LP_PREFIX_ANNOUNCEMENT, &filler), (t::LP_FRAGMENT, &answer)]));
-        packets.push(fields(&[(t::LP_PREFIX_ANNOUNCEMENT, &filler), (t::LP_FRAGMENT, &[5, 2, 7, 0])]));
-        packets.push(fields(&[(t::LP_PIT_TOKEN, &[1; 6]), (848, &filler), (t::LP_FRAGMENT, &answer)]));
+        packets
+            .push(fields(&[(t::LP_PREFIX_ANNOUNCEMENT, &filler), (t::LP_FRAGMENT, &[5, 2, 7, 0])]));
+        packets.push(fields(&[
+            (t::LP_PIT_TOKEN, &[1; 6]),
+            (848, &filler),
+            (t::LP_FRAGMENT, &answer),
+        ]));
     }
     let empty: &[u8] = &[];
     for count in [14, 15, 16, 17] {
@@ -183,7 +206,7 @@ fn packets() -> Vec<Vec<u8>> {
         list.push((t::LP_FRAGMENT, &[5, 2, 7, 0]));
         packets.push(fields(&list));
     }
-    // Fields that may not be, and things that are nothing.
+    // Invalid fields, and bytes that are no packet.
     for typ in [0, 79, 84, 99, 300, 799, 801, 803, 804, 956, 957, 960, 65_536] {
         if typ > 0 {
             packets.push(fields(&[(typ, &[1]), (t::LP_FRAGMENT, &asked)]));
@@ -192,7 +215,11 @@ fn packets() -> Vec<Vec<u8>> {
     packets.push(fields(&[(t::LP_SEQUENCE, &[1; 7]), (t::LP_FRAGMENT, &asked)]));
     packets.push(fields(&[(t::LP_PIT_TOKEN, empty), (t::LP_FRAGMENT, &asked)]));
     packets.push(fields(&[(t::LP_PIT_TOKEN, &[1; 33]), (t::LP_FRAGMENT, &asked)]));
-    packets.push(fields(&[(t::LP_NACK, empty), (t::LP_PIT_TOKEN, &[1; 6]), (t::LP_FRAGMENT, &asked)]));
+    packets.push(fields(&[
+        (t::LP_NACK, empty),
+        (t::LP_PIT_TOKEN, &[1; 6]),
+        (t::LP_FRAGMENT, &asked),
+    ]));
     packets.push(fields(&[(t::LP_NACK, empty), (t::LP_NACK, empty), (t::LP_FRAGMENT, &asked)]));
     packets.push(fields(&[(t::LP_FRAGMENT, &asked), (t::LP_FRAGMENT, &asked)]));
     packets.push(fields(&[(t::LP_FRAGMENT, empty)]));
@@ -232,8 +259,9 @@ fn packets() -> Vec<Vec<u8>> {
                 .collect(),
         );
     }
-    // Cut off at each octet.
-    let header = LpHeader { pit_token: token(&[1; 6]), congestion_mark: 300, ..LpHeader::default() };
+    // Cut off at each byte.
+    let header =
+        LpHeader { pit_token: token(&[1; 6]), congestion_mark: 300, ..LpHeader::default() };
     let sample = link(&header, &data(&uri("/a/long-component-of-this-name/x")));
     packets.extend((0..sample.len()).map(|len| sample[..len].to_vec()));
     let sample = interest(&digest(&uri("/a/b/c"), 1));
@@ -252,8 +280,8 @@ fn vectors() -> String {
         let key = HashKey::new(words);
         let shards = SHARDS[number / KEYS.len() % SHARDS.len()];
         let (shard, reason) = shard_of_packet(packet, &key, shards);
-        let hex = packet.iter().fold(String::new(), |mut hex, octet| {
-            let _ = write!(hex, "{octet:02x}");
+        let hex = packet.iter().fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
             hex
         });
         let [a, b] = key.words();
@@ -269,7 +297,7 @@ fn vectors() -> String {
 }
 
 #[test]
-fn vectors_are_what_the_rules_say() {
+fn shard_vectors_match_the_rules() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors/shards.txt");
     let made = vectors();
     if std::env::var_os("NW_WRITE_VECTORS").is_some() {
@@ -286,7 +314,11 @@ fn vectors_are_what_the_rules_say() {
     }
     assert_eq!(made.len(), kept.len());
     for reason in Reason::ALL {
-        assert!(kept.contains(&format!(" {} ", reason.as_str())), "no vector for {}", reason.as_str());
+        assert!(
+            kept.contains(&format!(" {} ", reason.as_str())),
+            "no vector for {}",
+            reason.as_str()
+        );
     }
 }
 
@@ -294,7 +326,7 @@ fn shard_of(hash: u64, shards: u8) -> u8 {
     nw_name::hash::shard_of(hash, usize::from(shards)) as u8
 }
 
-/// What decoding says of a packet that decodes.
+/// The result of decoding a valid packet.
 fn decoded(packet: &[u8], key: &HashKey, shards: u8) -> Option<(u8, Reason)> {
     let outer = LpPacket::check(packet).ok()?;
     if outer.acks().next().is_some() || outer.tx_sequence.is_some() {
@@ -305,8 +337,8 @@ fn decoded(packet: &[u8], key: &HashKey, shards: u8) -> Option<(u8, Reason)> {
         let hash = fragments_hash(key, outer.sequence?.wrapping_sub(outer.frag_index));
         return Some((shard_of(hash, shards), Reason::Fragment));
     }
-    let mut prefixes = Prefixes::new(key);
-    let whole = Leading::from(fragment);
+    let mut prefixes = PrefixHashes::new(key);
+    let whole = PaddedPacket::from(fragment);
     let reason = match fragment.first()? {
         5 => {
             InterestFields::check(whole, key, &mut prefixes).ok()?;
@@ -323,15 +355,15 @@ fn decoded(packet: &[u8], key: &HashKey, shards: u8) -> Option<(u8, Reason)> {
             Some((*shard, Reason::Token))
         }
         _ => {
-            let name_len = prefixes.end(prefixes.kept());
-            let limited = prefixes.count() > COMPONENTS_MAX || name_len > NAME_OCTETS_MAX;
-            (!limited).then(|| (shard_of(prefixes.key(), shards), reason))
+            let name_len = prefixes.end(prefixes.stored_len());
+            let limited = prefixes.count() > COMPONENTS_MAX || name_len > NAME_BYTES_MAX;
+            (!limited).then(|| (shard_of(prefixes.lookup_hash(), shards), reason))
         }
     }
 }
 
 #[test]
-fn decoding_agrees_on_the_vectors() {
+fn decoding_agrees_with_shard_vectors() {
     let key = HashKey::new(KEYS[0]);
     let mut agreed = 0;
     for packet in packets() {
@@ -350,26 +382,26 @@ fn decoding_agrees_on_the_vectors() {
 proptest! {
     #[test]
     fn decoding_agrees(
-        seed: u64, count in 1..17usize, shards in 1..=64u8, is_data: bool, nack: bool, octets in proptest::collection::vec(any::<u8>(), 0..10),
+        seed: u64, count in 1..17usize, shards in 1..=64u8, is_data: bool, nack: bool, bytes in proptest::collection::vec(any::<u8>(), 0..10),
     ) {
         let key = HashKey::new(KEYS[1]);
         let name = Dice(seed).name(count);
         let packet = if is_data { data(&name) } else { interest(&name) };
         let nack = (nack && !is_data).then_some(NackReason::Congestion);
-        let packet = link(&LpHeader { pit_token: token(&octets), nack, ..LpHeader::default() }, &packet);
+        let packet = link(&LpHeader { pit_token: token(&bytes), nack, ..LpHeader::default() }, &packet);
         if let Some(expected) = decoded(&packet, &key, shards) {
             prop_assert_eq!(shard_of_packet(&packet, &key, shards), expected);
         }
     }
 
     #[test]
-    fn any_octets_have_a_shard(octets in proptest::collection::vec(any::<u8>(), 0..200), first in 0..4usize, shards in 1..=64u8) {
-        let packet = [&[5, 6, 100, 7][first..=first], &octets].concat();
+    fn any_bytes_have_a_shard(bytes in proptest::collection::vec(any::<u8>(), 0..200), first in 0..4usize, shards in 1..=64u8) {
+        let packet = [&[5, 6, 100, 7][first..=first], &bytes].concat();
         prop_assert!(shard_of_packet(&packet, &HashKey::new(KEYS[2]), shards).0 < shards);
     }
 
     #[test]
-    fn fragments_stay_together(first: u64, count in 2..400u64, shards in 1..=64u8) {
+    fn fragments_of_a_packet_share_a_shard(first: u64, count in 2..400u64, shards in 1..=64u8) {
         let key = HashKey::new(KEYS[0]);
         let shard = |index: u64| {
             let header = LpHeader { sequence: Some(first.wrapping_add(index)), fragment: Some((index, count)), ..LpHeader::default() };

@@ -1,4 +1,5 @@
-//! The differential test: one trace of packets through every host of the standard router. What leaves, and what is counted, must be the same.
+//! The differential test: one trace of packets through every host of the standard router. Packets
+//! sent, drops and table contents must be equal.
 
 #![forbid(unsafe_code)]
 
@@ -17,26 +18,26 @@ pub use trace::{Answer, FACES, Routes, Sent, Step, Trace};
 use nw_name::HashKey;
 use std::collections::BTreeMap;
 
-/// One for all hosts.
+/// Hash key of all hosts.
 pub const KEY: HashKey = HashKey::new([0x9e37_79b9, 0x7f4a_7c15, 0xbf58_476d, 0x94d0_49bb]);
 
-/// What a host made of a trace.
+/// The outcome of a trace in a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// By step: what left because of it.
+    /// By step: the packets sent because of it.
     pub sent: Vec<Vec<Sent>>,
     /// Packets dropped, by reason.
     pub drops: BTreeMap<String, u64>,
-    /// What the tables hold in the end, and what was counted there.
+    /// Table contents at the end, and their counters.
     pub tables: Tables,
 }
 
 impl Outcome {
-    /// The first difference from another outcome, for a person; `None` where there is none.
+    /// Returns the first difference from another outcome, as text; `None` if there is none.
     pub fn difference(&self, other: &Outcome) -> Option<String> {
-        for (step, (own, others)) in self.sent.iter().zip(&other.sent).enumerate() {
-            if own != others {
-                return Some(format!("step {}: sent\n  {own:?}\nand\n  {others:?}", step + 1));
+        for (step, (own, expected)) in self.sent.iter().zip(&other.sent).enumerate() {
+            if own != expected {
+                return Some(format!("step {}: sent\n  {own:?}\nand\n  {expected:?}", step + 1));
             }
         }
         if self.drops != other.drops {
@@ -47,11 +48,11 @@ impl Outcome {
     }
 }
 
-/// A way to run the standard router.
+/// A host of the standard router.
 pub trait Host {
-    /// What it is called.
+    /// Name in messages.
     const NAME: &'static str;
 
-    /// Takes a trace from the first step to the last.
+    /// Runs a trace from the first step to the last.
     fn run(trace: &Trace) -> Outcome;
 }

@@ -1,18 +1,20 @@
-//! Host C: the standard router cut into two services, which run here as two threads with real sockets between them; by a clock that the test sets on.
+//! Host C: the standard router partitioned into two services, which run here as two threads with
+//! real sockets between them, and a clock that the test sets.
 //!
 //! ```text
 //!  test ─unix─▶ [ dispatcher, store ] ─link─▶ [ router ] ─UDP─▶ test, three times
 //! ```
 //!
-//! Applications are at one service and all else at the other, so only [`fitting`] traces can be compared: applications ask, the others answer.
+//! Applications are at one service and all other peers at the other, so only traces changed by
+//! [`restrict`] can be compared: applications send Interests, the others reply.
 
 use crate::fused::{SIZES, route_parameters};
-use crate::trace::{FACES, Incoming, Open, Sent, Step, face_info, order};
+use crate::trace::{FACES, Incoming, OutstandingInterest, Sent, Step, face_info, sort_outstanding};
 use crate::{Host, Outcome, Tables, Trace, graph, tables};
-use nw_element_api::{Instant, Parameters, Value};
+use nw_element_api::{Parameters, Timestamp, Value};
 use nw_graph::host::{Handle, Host as GraphHost, Report};
-use nw_graph::{Connection, From, Graph, Place, To, standard};
-use nw_service::{LinkKind, cut};
+use nw_graph::{Connection, Graph, Position, Source, Target, standard};
+use nw_service::{LinkKind, partition};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
@@ -22,21 +24,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Clock};
 
-/// See the module: the link is a unix socket.
+/// Two services linked by a unix socket.
 pub struct Services;
 
-/// The same, and the link is over shared memory.
+/// Two services linked by shared memory.
 pub struct SharedServices;
 
-/// Octets of a token, and of a return label.
+/// Longest token and length of a return label, bytes.
 const TOKEN_LEN_MAX: usize = 32;
 const LABEL_LEN: usize = 5;
-/// Longer than a trace takes.
+/// InterestLifetime longer than a trace, milliseconds.
 const LIFETIME_MS: u16 = 60_000;
 
-/// A trace in which only applications ask, and nobody for what must not leave the machine: links between services are local.
-pub fn fitting(mut trace: Trace) -> Trace {
-    // Of what was recorded applications ask, and the others answer.
+/// Changes a trace so that only applications send Interests, and none for names that must not leave
+/// the machine, as links between services are local.
+pub fn restrict(mut trace: Trace) -> Trace {
+    // Of recorded packets, keep Interests of applications and replies of the others.
     trace.steps.retain(|step| match step {
         Step::Recorded { face, wire, nack, .. } => {
             (*face == 0) == (nack.is_none() && nw_wire::Interest::check(wire).is_ok())
@@ -47,11 +50,12 @@ pub fn fitting(mut trace: Trace) -> Trace {
         match step {
             Step::Interest { face, name, token, lifetime_ms, .. } => {
                 *face = 0;
-                // Data that comes when nobody waits any more, and is only to be kept, does not cross a link.
+                // Late Data, which would only be cached, does not cross a link.
                 *lifetime_ms = LIFETIME_MS;
-                // Room for the label of the service before.
+                // Leave space for the label of the service in front.
                 token.truncate(TOKEN_LEN_MAX - LABEL_LEN);
-                // Who gives no token gets one copy of a Data, however often it waits for it; a label is a token.
+                // Without a token a peer receives one copy of a Data, however many Interests it has
+                // pending; a label is a token.
                 if token.is_empty() {
                     token.push(1);
                 }
@@ -59,7 +63,8 @@ pub fn fitting(mut trace: Trace) -> Trace {
                     *name = "/b/d".parse().expect("a name");
                 }
             }
-            // The service in front remembers nothing: it would refuse Data of applications for another reason.
+            // The service in front has no PIT: it would drop Data of applications for another
+            // reason.
             Step::Data { face, name, .. } => {
                 *face = (*face).max(1);
                 if name.to_string().starts_with("/localhost") {
@@ -78,33 +83,45 @@ pub fn fitting(mut trace: Trace) -> Trace {
     trace
 }
 
-/// The standard router with applications at the dispatcher and all others at the router.
-fn whole(trace: &Trace, apps: &Path, peers: &[SocketAddr]) -> Graph {
+/// Returns the standard router with applications at the dispatcher and all other faces at the
+/// router.
+fn standard_graph(trace: &Trace, apps: &Path, peers: &[SocketAddr]) -> Graph {
     let (pending, prefixes, cached) = SIZES;
     let setting = |name: &str, number: usize| (name.to_owned(), Value::Integer(number as i64));
-    let names: Vec<_> = FACES.iter().enumerate().map(|(number, name)| (*name, face_info(number))).collect();
+    let names: Vec<_> =
+        FACES.iter().enumerate().map(|(number, name)| (*name, face_info(number))).collect();
     let mut graph = standard(&names, |node| {
         Parameters(match node {
             "store" => vec![setting("packets", cached), setting("mib", 1)],
-            "router" => {
-                [vec![setting("pending", pending), setting("prefixes", prefixes)], route_parameters(trace)]
-                    .concat()
-            }
+            "router" => [
+                vec![setting("pending", pending), setting("prefixes", prefixes)],
+                route_parameters(trace),
+            ]
+            .concat(),
             _ => Vec::new(),
         })
     });
-    (graph.faces[0].uri, graph.faces[0].listens) = (Some(format!("unix://{}", apps.display())), true);
+    (graph.faces[0].uri, graph.faces[0].is_listener) =
+        (Some(format!("unix://{}", apps.display())), true);
     for (face, peer) in graph.faces[1..].iter_mut().zip(peers) {
         face.uri = Some(format!("udp4://{peer}"));
     }
-    let place = Place::default();
-    let router = graph.node("router").expect("the standard router has one");
-    let dispatcher = graph.node("dispatcher").expect("and a dispatcher");
-    graph.connections.retain(|connection| connection.from != From::Faces);
-    graph.connections.push(Connection { from: From::Face(0), to: To::Port(dispatcher, 0), place });
+    let position = Position::default();
+    let router = graph.node_index("router").expect("the standard router has one");
+    let dispatcher = graph.node_index("dispatcher").expect("and a dispatcher");
+    graph.connections.retain(|connection| connection.from != Source::Faces);
+    graph.connections.push(Connection {
+        from: Source::Face(0),
+        to: Target::Port(dispatcher, 0),
+        position,
+    });
     for face in 1..FACES.len() {
         for port in 0..3 {
-            graph.connections.push(Connection { from: From::Face(face), to: To::Port(router, port), place });
+            graph.connections.push(Connection {
+                from: Source::Face(face),
+                to: Target::Port(router, port),
+                position,
+            });
         }
     }
     graph
@@ -113,15 +130,15 @@ fn whole(trace: &Trace, apps: &Path, peers: &[SocketAddr]) -> Graph {
 /// A running service.
 struct Running {
     handle: Handle,
-    /// Gives what its tables hold in the end.
+    /// Returns the table contents at the end.
     thread: Option<JoinHandle<Tables>>,
 }
 
 impl Running {
     fn start(graph: &Graph, clock: &Arc<AtomicU64>) -> Self {
         let clock = Arc::clone(clock);
-        let now = move || Instant::START + Duration::from_nanos(clock.load(Ordering::Acquire));
-        let mut host = GraphHost::with_clock(graph, Box::new(now), 0).expect("a good piece");
+        let now = move || Timestamp::START + Duration::from_nanos(clock.load(Ordering::Acquire));
+        let mut host = GraphHost::with_clock(graph, Box::new(now), 0).expect("a valid part");
         let handle = host.handle();
         let thread = std::thread::spawn(move || {
             host.run().expect("it runs");
@@ -134,10 +151,10 @@ impl Running {
         self.handle.report().expect("it runs")
     }
 
-    /// Ends it: what its tables hold then.
+    /// Stops the service and returns its table contents.
     fn end(&mut self) -> Tables {
         self.handle.stop();
-        self.thread.take().expect("it is ended once").join().expect("it runs until then")
+        self.thread.take().expect("stopped once").join().expect("it runs until stopped")
     }
 }
 
@@ -151,136 +168,151 @@ impl Drop for Running {
 }
 
 /// Both services, and the peers of all faces.
-struct Bench {
+struct TestBench {
     front: Running,
     back: Running,
     clock: Arc<AtomicU64>,
     apps: UnixStream,
-    /// What came of a packet that is not whole yet.
-    rest: Vec<u8>,
+    /// The received part of an incomplete packet.
+    partial_packet: Vec<u8>,
     peers: Vec<UdpSocket>,
-    /// Packets given to the services, and taken from them.
-    given: u64,
-    taken: u64,
-    open: Vec<Open>,
+    /// Packets sent to the services, and received from them.
+    packets_in: u64,
+    packets_out: u64,
+    outstanding: Vec<OutstandingInterest>,
     _folder: tempfile::TempDir,
 }
 
-/// Both services come to rest within this time, or something is wrong.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest wait until both services are idle.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
 
-impl Bench {
+impl TestBench {
     fn new(trace: &Trace, links: LinkKind) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let apps = folder.path().join("apps.sock");
         let peers: Vec<UdpSocket> =
             (1..FACES.len()).map(|_| UdpSocket::bind("127.0.0.1:0").expect("a port")).collect();
-        let at: Vec<SocketAddr> = peers.iter().map(|peer| peer.local_addr().expect("its address")).collect();
+        let addresses: Vec<SocketAddr> =
+            peers.iter().map(|peer| peer.local_addr().expect("its address")).collect();
         let services = [
             ("front", vec!["dispatcher", "store", "apps"]),
-            ("back", vec!["router", "nobody", "north", "east", "west"]),
+            ("back", vec!["router", "discard", "north", "east", "west"]),
         ]
         .map(|(name, members)| (name.to_owned(), members.into_iter().map(str::to_owned).collect()));
-        let pieces = cut(&whole(trace, &apps, &at), &services, folder.path(), links).expect("a good cut");
+        let parts =
+            partition(&standard_graph(trace, &apps, &addresses), &services, folder.path(), links)
+                .expect("a valid partition");
         let clock = Arc::new(AtomicU64::new(1_000_000));
-        // The later one listens.
-        let back = Running::start(&pieces[1].graph, &clock);
-        let front = Running::start(&pieces[0].graph, &clock);
+        // The later service of the list listens on the link.
+        let back = Running::start(&parts[1].graph, &clock);
+        let front = Running::start(&parts[0].graph, &clock);
         let client = UnixStream::connect(&apps).expect("it listens");
         client.set_nonblocking(true).expect("a socket");
         for (number, peer) in peers.iter().enumerate() {
             peer.set_nonblocking(true).expect("a socket");
             let found = back.report().faces.into_iter().find(|face| face.name == FACES[number + 1]);
-            let near = found.expect("a face for each peer").local;
-            let near: SocketAddr = near.trim_start_matches("udp4://").parse().expect("an address");
-            peer.connect(near).expect("an address");
+            let local = found.expect("a face for each peer").local;
+            let local: SocketAddr =
+                local.trim_start_matches("udp4://").parse().expect("an address");
+            peer.connect(local).expect("an address");
         }
-        let bench = Bench {
+        let bench = TestBench {
             front,
             back,
             clock,
             apps: client,
-            rest: Vec::new(),
+            partial_packet: Vec::new(),
             peers,
-            given: 0,
-            taken: 0,
-            open: Vec::new(),
+            packets_in: 0,
+            packets_out: 0,
+            outstanding: Vec::new(),
             _folder: folder,
         };
-        bench.wait_until("the services know each other", |front, back| {
+        bench.wait_until("the services are connected", |front, back| {
             // Applications and the link; the link and three peers.
-            front.faces.len() == 2 && back.faces.len() == 4 && front.faces.iter().all(|face| face.up)
+            front.faces.len() == 2
+                && back.faces.len() == 4
+                && front.faces.iter().all(|face| face.up)
         });
         bench
     }
 
-    fn wait_until(&self, what: &str, is_so: impl Fn(&Report, &Report) -> bool) {
+    fn wait_until(&self, what: &str, condition: impl Fn(&Report, &Report) -> bool) {
         let start = Clock::now();
-        while !is_so(&self.front.report(), &self.back.report()) {
-            assert!(start.elapsed() < PATIENCE, "{what}, within {PATIENCE:?}");
+        while !condition(&self.front.report(), &self.back.report()) {
+            assert!(start.elapsed() < SETTLE_TIMEOUT, "{what}, within {SETTLE_TIMEOUT:?}");
         }
     }
 
-    fn give(&mut self, incoming: &Incoming) {
+    fn send(&mut self, incoming: &Incoming) {
         let packet = incoming.link_packet();
         match incoming.face {
-            0 => self.apps.write_all(&packet).expect("room in a socket"),
-            face => drop(self.peers[face - 1].send(&packet).expect("room in a socket")),
+            0 => self.apps.write_all(&packet).expect("space in the socket buffer"),
+            face => drop(self.peers[face - 1].send(&packet).expect("space in the socket buffer")),
         }
-        self.given += 1;
+        self.packets_in += 1;
     }
 
-    /// Waits until nothing is on its way any more, and takes what left.
-    fn settle(&mut self) -> Vec<Sent> {
+    /// Waits until no packet is in flight, and returns the packets received.
+    fn wait_until_idle(&mut self) -> Vec<Sent> {
         let mut sent = Vec::new();
         let start = Clock::now();
         loop {
             let (front, back) = (self.front.report(), self.back.report());
-            sent.extend(self.take());
-            let sum = |report: &Report, of: fn(&nw_graph::host::FaceReport) -> [u64; 3], link: bool| -> u64 {
+            sent.extend(self.receive_available());
+            let sum = |report: &Report,
+                       of: fn(&nw_graph::host::FaceReport) -> [u64; 3],
+                       link: bool|
+             -> u64 {
                 let faces = report.faces.iter().filter(|face| face.name.starts_with("to_") == link);
                 faces.flat_map(of).sum()
             };
-            let received = sum(&front, |face| face.received, false) + sum(&back, |face| face.received, false);
-            let left = sum(&front, |face| face.sent, false) + sum(&back, |face| face.sent, false);
-            let crossed = sum(&front, |face| face.sent, true) == sum(&back, |face| face.received, true)
+            let received =
+                sum(&front, |face| face.received, false) + sum(&back, |face| face.received, false);
+            let sent_count =
+                sum(&front, |face| face.sent, false) + sum(&back, |face| face.sent, false);
+            let crossed = sum(&front, |face| face.sent, true)
+                == sum(&back, |face| face.received, true)
                 && sum(&back, |face| face.sent, true) == sum(&front, |face| face.received, true);
-            if received == self.given && left == self.taken && crossed {
+            if received == self.packets_in && sent_count == self.packets_out && crossed {
                 return sent;
             }
-            assert!(start.elapsed() < PATIENCE, "packets come to rest: {front:?} {back:?}");
+            assert!(
+                start.elapsed() < SETTLE_TIMEOUT,
+                "packets are still in flight: {front:?} {back:?}"
+            );
         }
     }
 
-    fn take(&mut self) -> Vec<Sent> {
+    fn receive_available(&mut self) -> Vec<Sent> {
         let mut sent = Vec::new();
-        let mut octets = vec![0; 64 * 1024];
+        let mut bytes = vec![0; 64 * 1024];
         loop {
-            match self.apps.read(&mut octets) {
-                Ok(len) => self.rest.extend_from_slice(&octets[..len]),
+            match self.apps.read(&mut bytes) {
+                Ok(len) => self.partial_packet.extend_from_slice(&bytes[..len]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => panic!("the service hung up: {error}"),
+                Err(error) => panic!("the service closed the connection: {error}"),
             }
         }
-        let mut rest = std::mem::take(&mut self.rest);
-        while let Some(len) = whole_len(&rest) {
-            let packet: Vec<u8> = rest.drain(..len).collect();
-            sent.push(Sent::seen(0, &packet, &mut self.open));
+        let mut received = std::mem::take(&mut self.partial_packet);
+        while let Some(len) = first_packet_len(&received) {
+            let packet: Vec<u8> = received.drain(..len).collect();
+            sent.push(Sent::from_link_packet(0, &packet, &mut self.outstanding));
         }
-        self.rest = rest;
+        self.partial_packet = received;
         for number in 0..self.peers.len() {
-            while let Ok(len) = self.peers[number].recv(&mut octets) {
-                sent.push(Sent::seen(number + 1, &octets[..len], &mut self.open));
+            while let Ok(len) = self.peers[number].recv(&mut bytes) {
+                sent.push(Sent::from_link_packet(number + 1, &bytes[..len], &mut self.outstanding));
             }
         }
-        self.taken += sent.len() as u64;
+        self.packets_out += sent.len() as u64;
         sent
     }
 }
 
-/// Octets of the first packet, if it is whole.
-fn whole_len(octets: &[u8]) -> Option<usize> {
-    let mut reader = nw_name::tlv::Reader::new(octets, 0);
+/// Returns the length of the first packet if it is complete, bytes.
+fn first_packet_len(bytes: &[u8]) -> Option<usize> {
+    let mut reader = nw_name::tlv::Reader::new(bytes, 0);
     reader.next().ok().flatten().map(|element| element.end())
 }
 
@@ -293,7 +325,7 @@ impl Host for Services {
 }
 
 impl Host for SharedServices {
-    const NAME: &'static str = "services that share memory";
+    const NAME: &'static str = "services with shared memory";
 
     fn run(trace: &Trace) -> Outcome {
         run(trace, LinkKind::SharedMemory)
@@ -301,28 +333,29 @@ impl Host for SharedServices {
 }
 
 fn run(trace: &Trace, links: LinkKind) -> Outcome {
-    let mut bench = Bench::new(trace, links);
+    let mut bench = TestBench::new(trace, links);
     let mut outcome = Outcome::default();
     for step in &trace.steps {
         if let Step::Wait { ms } = step {
             for _ in 0..*ms {
                 bench.clock.fetch_add(1_000_000, Ordering::Release);
-                // A turn of both loops: asking wakes them, and they answer before their timers.
+                // One iteration of both loops: a report wakes them, and they reply before running
+                // their timers.
                 drop((bench.front.report(), bench.back.report()));
             }
             drop((bench.front.report(), bench.back.report()));
-        } else if let Some(incoming) = step.incoming(&bench.open) {
-            bench.give(&incoming);
+        } else if let Some(incoming) = step.incoming(&bench.outstanding) {
+            bench.send(&incoming);
         }
-        let before = bench.open.len();
-        outcome.sent.push(bench.settle());
-        order(&mut bench.open[before..]);
+        let before = bench.outstanding.len();
+        outcome.sent.push(bench.wait_until_idle());
+        sort_outstanding(&mut bench.outstanding[before..]);
     }
     let (front, back) = (bench.front.report(), bench.back.report());
     for (reason, packets) in front.drops.into_iter().chain(back.drops) {
         *outcome.drops.entry(reason).or_default() += packets;
     }
-    // The one with pending Interests ends first: when a face of it goes, they do.
+    // The service with pending Interests stops first: they end when one of its faces is removed.
     outcome.tables = bench.back.end();
     tables::add(&mut outcome.tables, bench.front.end());
     outcome

@@ -1,10 +1,10 @@
-//! What tables hold, and what was counted there: numbers that do not depend on a host.
+//! Table contents and counters: numbers that must be equal in all hosts.
 
 use nw_elements::{ContentStore, Router};
 use nw_sim::node::NodeCounters;
 use std::collections::BTreeMap;
 
-/// A number by its name. A host that can't show one has none of that name.
+/// Numbers by name. A host that can't provide a number omits it.
 pub type Tables = BTreeMap<&'static str, u64>;
 
 /// Names of all numbers.
@@ -22,7 +22,8 @@ pub const ALL: [&str; 11] = [
     "evictions",
 ];
 
-/// Pending Interests, prefixes with next hops or a strategy; Interests answered and not.
+/// Returns pending Interests, prefixes with next hops or a strategy, and satisfied and unsatisfied
+/// Interests.
 pub fn of_router(router: &Router) -> Tables {
     let counters = router.counters();
     Tables::from([
@@ -33,7 +34,7 @@ pub fn of_router(router: &Router) -> Tables {
     ])
 }
 
-/// Packets kept; how often it answered, and what came in and went.
+/// Returns packets in the content store, hits, misses and changes.
 pub fn of_store(store: &ContentStore) -> Tables {
     let counters = store.store().counters();
     Tables::from([
@@ -42,12 +43,12 @@ pub fn of_store(store: &ContentStore) -> Tables {
         ("misses", counters.misses),
         ("insertions", counters.insertions),
         ("refreshes", counters.refreshes),
-        ("refusals", counters.refusals),
+        ("refusals", counters.rejections),
         ("evictions", counters.evictions),
     ])
 }
 
-/// Of these a node of the simulator shows through its links no more.
+/// Returns the numbers that a simulated node provides.
 pub fn of_node(counters: NodeCounters) -> Tables {
     Tables::from([
         ("satisfied", counters.satisfied),

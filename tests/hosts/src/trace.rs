@@ -1,4 +1,4 @@
-//! Traces: what a router is set up with, and what comes.
+//! Traces: the routes of a router, and the packets it receives.
 
 use nw_element_api::{FaceInfo, Kind, LinkType, Scope};
 use nw_name::Name;
@@ -6,16 +6,16 @@ use nw_wire::{DataBuilder, DigestSha256, InterestBuilder, LpHeader, LpPacket, Na
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::{collection, option};
 
-/// Faces of every trace: the first is local.
+/// Faces of every trace; the first one is local.
 pub const FACES: [&str; 4] = ["apps", "north", "east", "west"];
 
-/// What is known of a face of a trace.
+/// Returns scope and link type of a face of a trace.
 pub fn face_info(face: usize) -> FaceInfo {
     let scope = if face == 0 { Scope::Local } else { Scope::NonLocal };
     FaceInfo { scope, link_type: LinkType::PointToPoint }
 }
 
-/// Prefixes, as a graph has them: `/a north cost=1 east`, and `/b multicast`.
+/// Routes and strategies in the form of graph parameters: `/a north cost=1 east`, `/b multicast`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
     /// Routes.
@@ -24,46 +24,46 @@ pub struct Routes {
     pub strategies: Vec<String>,
 }
 
-/// What comes, and how the router is set up.
+/// Routes of the router, and what happens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// Routes and strategies.
     pub routes: Routes,
-    /// In order.
+    /// Steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// How an Interest that was sent is answered.
+/// The reply to an Interest that the host sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Data, fresh for so many milliseconds; with a name that is longer, or the same.
+    /// Data.
     Data {
-        /// FreshnessPeriod.
+        /// FreshnessPeriod, milliseconds.
         freshness_ms: u16,
-        /// Below the Interest's name.
+        /// True if its name is longer than the Interest's.
         longer: bool,
     },
-    /// A refusal: 50 congestion, 100 duplicate, 150 no route.
+    /// A Nack: 50 congestion, 100 duplicate, 150 no route.
     Nack(u8),
 }
 
-/// One thing that happens.
+/// One step of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Time passes.
     Wait {
-        /// So much.
+        /// Milliseconds.
         ms: u16,
     },
-    /// An Interest comes.
+    /// An Interest arrives.
     Interest {
-        /// By which face.
+        /// The face.
         face: usize,
-        /// Its name.
+        /// Name.
         name: Name,
-        /// Its nonce.
+        /// Nonce.
         nonce: u32,
-        /// Its lifetime.
+        /// InterestLifetime, milliseconds.
         lifetime_ms: u16,
         /// CanBePrefix.
         can_be_prefix: bool,
@@ -71,61 +71,65 @@ pub enum Step {
         must_be_fresh: bool,
         /// HopLimit.
         hop_limit: Option<u8>,
-        /// The token that the peer wants back.
+        /// PIT token of the peer.
         token: Vec<u8>,
     },
-    /// Data comes that nobody need have asked for.
+    /// Data arrives that may be unsolicited.
     Data {
-        /// By which face.
+        /// The face.
         face: usize,
-        /// Its name.
+        /// Name.
         name: Name,
-        /// FreshnessPeriod.
+        /// FreshnessPeriod, milliseconds.
         freshness_ms: u16,
-        /// What stands in for a token.
+        /// Arbitrary PIT token.
         token: Vec<u8>,
     },
-    /// A packet comes as it was recorded. What answers and carried a token returns that of the last Interest that was sent by this face and that it
-    /// answers.
+    /// A recorded packet arrives. If it is a reply and carried a token, it returns the token of the
+    /// last Interest that was sent by this face and that it satisfies.
     Recorded {
-        /// By which face.
+        /// The face.
         face: usize,
-        /// Its octets.
+        /// The packet.
         wire: Vec<u8>,
-        /// The token it came with.
+        /// Recorded token.
         token: Vec<u8>,
-        /// The reason, of a Nack.
+        /// Nack reason, if it is a Nack.
         nack: Option<u8>,
     },
-    /// The peer to whom an Interest was sent answers: the one sent so many before the last.
+    /// The peer replies to an Interest that the host sent.
     Answer {
-        /// Counted backwards.
+        /// Which one: 0 is the last one sent, 1 the one before.
         back: usize,
-        /// How.
+        /// The reply.
         answer: Answer,
-        /// Whether it returns the token.
+        /// Whether the reply carries the token.
         returns_token: bool,
     },
 }
 
-/// A packet that left.
+/// A packet that a host sent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sent {
-    /// By which face.
+    /// The face.
     pub face: usize,
     /// Interest, Data or Nack.
     pub kind: &'static str,
-    /// Its octets.
+    /// The packet.
     pub wire: Vec<u8>,
-    /// Its token. What is given upstream is the host's own affair: only whether there is one shows here.
+    /// PIT token. Tokens of Interests differ between hosts: for them it is only the token's length.
     pub token: Vec<u8>,
-    /// The reason of a Nack.
+    /// Nack reason, if it is a Nack.
     pub nack: Option<u64>,
 }
 
 impl Sent {
-    /// A link packet that came out of a host by a face; an Interest is open from now on.
-    pub fn seen(face: usize, link_packet: &[u8], open: &mut Vec<Open>) -> Self {
+    /// Decodes a link packet that a host sent; an Interest is added to `outstanding`.
+    pub fn from_link_packet(
+        face: usize,
+        link_packet: &[u8],
+        outstanding: &mut Vec<OutstandingInterest>,
+    ) -> Self {
         let lp = LpPacket::check(link_packet).expect("hosts send what they should");
         let wire = lp.fragment.expect("with a packet in it").to_vec();
         let kind = match (lp.nack, wire[0]) {
@@ -135,56 +139,58 @@ impl Sent {
         };
         let mut token = lp.pit_token.as_bytes().to_vec();
         if kind == kind_name(Kind::Interest) {
-            open.push(Open { face, wire: wire.clone(), token: lp.pit_token });
+            outstanding.push(OutstandingInterest { face, wire: wire.clone(), token: lp.pit_token });
             token = vec![token.len() as u8];
         }
         Sent { face, kind, wire, token, nack: lp.nack.map(NackReason::number) }
     }
 }
 
-/// An Interest that was sent, to be answered later.
+/// An Interest that the host sent, which may be answered later.
 #[derive(Clone, Debug)]
-pub struct Open {
-    /// To whom.
+pub struct OutstandingInterest {
+    /// The face it was sent by.
     pub face: usize,
-    /// Its octets.
+    /// The packet.
     pub wire: Vec<u8>,
-    /// Its token.
+    /// PIT token.
     pub token: Token,
 }
 
-/// Brings Interests that left in one step into an order that does not depend on how the host's faces are served.
-pub fn order(sent_in_step: &mut [Open]) {
+/// Sorts the Interests sent in one step, so that their order does not depend on how the host serves
+/// its faces.
+pub fn sort_outstanding(sent_in_step: &mut [OutstandingInterest]) {
     sent_in_step.sort_by(|a, b| (a.face, &a.wire).cmp(&(b.face, &b.wire)));
 }
 
-/// A link packet that comes.
+/// A packet that arrives.
 pub struct Incoming {
-    /// By which face.
+    /// The face.
     pub face: usize,
     /// The network packet.
     pub wire: Vec<u8>,
-    /// Its token.
+    /// PIT token.
     pub token: Token,
-    /// The reason, of a Nack.
+    /// Nack reason, if it is a Nack.
     pub nack: Option<NackReason>,
 }
 
 impl Incoming {
-    /// As it is on the wire of a link.
+    /// Returns the encoded link packet.
     pub fn link_packet(&self) -> Vec<u8> {
         let header = LpHeader { pit_token: self.token, nack: self.nack, ..LpHeader::default() };
-        let mut octets = Vec::new();
-        header.encode(self.wire.len(), &mut octets);
-        octets.extend_from_slice(&self.wire);
-        octets
+        let mut bytes = Vec::new();
+        header.encode(self.wire.len(), &mut bytes);
+        bytes.extend_from_slice(&self.wire);
+        bytes
     }
 }
 
 impl Step {
-    /// What comes with this step, given the Interests that were sent so far, the last one last.
-    pub fn incoming(&self, open: &[Open]) -> Option<Incoming> {
-        let token = |octets: &[u8]| Token::new(octets).unwrap_or(Token::NONE);
+    /// Returns the packet that arrives in this step, given the outstanding Interests in the order
+    /// they were sent.
+    pub fn incoming(&self, outstanding: &[OutstandingInterest]) -> Option<Incoming> {
+        let token = |bytes: &[u8]| Token::new(bytes).unwrap_or(Token::NONE);
         match self {
             Step::Wait { .. } => None,
             Step::Interest {
@@ -195,7 +201,7 @@ impl Step {
                 can_be_prefix,
                 must_be_fresh,
                 hop_limit,
-                token: own,
+                token: own_token,
             } => {
                 let mut builder = InterestBuilder::new(name.clone())
                     .nonce(*nonce)
@@ -205,22 +211,32 @@ impl Step {
                 if let Some(hops) = hop_limit {
                     builder = builder.hop_limit(*hops);
                 }
-                Some(Incoming { face: *face, wire: builder.encode(), token: token(own), nack: None })
+                Some(Incoming {
+                    face: *face,
+                    wire: builder.encode(),
+                    token: token(own_token),
+                    nack: None,
+                })
             }
-            Step::Data { face, name, freshness_ms, token: own } => {
-                Some(Incoming { face: *face, wire: data(name, *freshness_ms), token: token(own), nack: None })
-            }
-            Step::Recorded { face, wire, token: own, nack } => {
-                let asks = nack.is_none() && nw_wire::Interest::check(wire).is_ok();
-                let own = match asks || own.is_empty() {
-                    true => token(own),
-                    false => awaited(open, *face, wire).map_or(Token::NONE, |sent| sent.token),
+            Step::Data { face, name, freshness_ms, token: own_token } => Some(Incoming {
+                face: *face,
+                wire: data(name, *freshness_ms),
+                token: token(own_token),
+                nack: None,
+            }),
+            Step::Recorded { face, wire, token: own_token, nack } => {
+                let is_interest = nack.is_none() && nw_wire::Interest::check(wire).is_ok();
+                let own_token = match is_interest || own_token.is_empty() {
+                    true => token(own_token),
+                    false => interest_answered_by(outstanding, *face, wire)
+                        .map_or(Token::NONE, |sent| sent.token),
                 };
                 let nack = nack.map(|reason| NackReason::from(u64::from(reason)));
-                Some(Incoming { face: *face, wire: wire.clone(), token: own, nack })
+                Some(Incoming { face: *face, wire: wire.clone(), token: own_token, nack })
             }
             Step::Answer { back, answer, returns_token } => {
-                let sent = open.len().checked_sub(back + 1).and_then(|at| open.get(at))?;
+                let sent =
+                    outstanding.len().checked_sub(back + 1).and_then(|at| outstanding.get(at))?;
                 let token = if *returns_token { sent.token } else { Token::NONE };
                 let face = sent.face;
                 match answer {
@@ -240,12 +256,18 @@ impl Step {
     }
 }
 
-/// The last Interest sent by a face that a packet answers.
-fn awaited<'a>(open: &'a [Open], face: usize, wire: &[u8]) -> Option<&'a Open> {
+/// Returns the last Interest sent by a face that a packet satisfies.
+fn interest_answered_by<'a>(
+    outstanding: &'a [OutstandingInterest],
+    face: usize,
+    wire: &[u8],
+) -> Option<&'a OutstandingInterest> {
     let name = crate::recorded::name_of(wire).ok()?;
-    open.iter().rev().find(|sent| {
-        let asked = crate::recorded::name_of(&sent.wire);
-        sent.face == face && asked.is_ok_and(|asked| asked.as_ref().is_prefix_of(name.as_ref()))
+    outstanding.iter().rev().find(|sent| {
+        let interest_name = crate::recorded::name_of(&sent.wire);
+        sent.face == face
+            && interest_name
+                .is_ok_and(|interest_name| interest_name.as_ref().is_prefix_of(name.as_ref()))
     })
 }
 
@@ -255,7 +277,7 @@ fn data(name: &Name, freshness_ms: u16) -> Vec<u8> {
     wire
 }
 
-/// Kinds as they are called in outcomes.
+/// Returns the name of a kind, as used in outcomes.
 pub const fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Interest => "Interest",
@@ -265,14 +287,23 @@ pub const fn kind_name(kind: Kind) -> &'static str {
 }
 
 fn name() -> impl Strategy<Value = Name> {
-    let text = prop_oneof!["/[ab]/[cd]", "/[abc]", "/[ab]/[cd]/[ef]/[gh]", Just("/localhost/x".to_owned())];
+    let text = prop_oneof![
+        "/[ab]/[cd]",
+        "/[abc]",
+        "/[ab]/[cd]/[ef]/[gh]",
+        Just("/localhost/x".to_owned())
+    ];
     text.prop_map(|text| text.parse().expect("a name"))
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let faces = 0..FACES.len();
     let token = || {
-        prop_oneof![Just(Vec::new()), collection::vec(any::<u8>(), 1..8), collection::vec(any::<u8>(), 32)]
+        prop_oneof![
+            Just(Vec::new()),
+            collection::vec(any::<u8>(), 1..8),
+            collection::vec(any::<u8>(), 32)
+        ]
     };
     let interest = (
         faces.clone(),
@@ -284,21 +315,30 @@ fn step() -> impl Strategy<Value = Step> {
         option::weighted(0.2, 0..3u8),
         token(),
     )
-        .prop_map(|(face, name, nonce, lifetime_ms, can_be_prefix, must_be_fresh, hop_limit, token)| {
-            Step::Interest { face, name, nonce, lifetime_ms, can_be_prefix, must_be_fresh, hop_limit, token }
-        });
-    let data = (faces, name(), prop_oneof![Just(0u16), 1..200u16], token())
-        .prop_map(|(face, name, freshness_ms, token)| Step::Data { face, name, freshness_ms, token });
-    let how = prop_oneof![
+        .prop_map(
+            |(face, name, nonce, lifetime_ms, can_be_prefix, must_be_fresh, hop_limit, token)| {
+                Step::Interest {
+                    face,
+                    name,
+                    nonce,
+                    lifetime_ms,
+                    can_be_prefix,
+                    must_be_fresh,
+                    hop_limit,
+                    token,
+                }
+            },
+        );
+    let data = (faces, name(), prop_oneof![Just(0u16), 1..200u16], token()).prop_map(
+        |(face, name, freshness_ms, token)| Step::Data { face, name, freshness_ms, token },
+    );
+    let reply = prop_oneof![
         4 => (prop_oneof![Just(0u16), 1..200u16], any::<bool>())
             .prop_map(|(freshness_ms, longer)| Answer::Data { freshness_ms, longer }),
         1 => prop_oneof![Just(50u8), Just(100), Just(150)].prop_map(Answer::Nack),
     ];
-    let answer = (0..4usize, how, any::<bool>()).prop_map(|(back, answer, returns_token)| Step::Answer {
-        back,
-        answer,
-        returns_token,
-    });
+    let answer = (0..4usize, reply, any::<bool>())
+        .prop_map(|(back, answer, returns_token)| Step::Answer { back, answer, returns_token });
     prop_oneof![
         5 => interest,
         1 => data,
@@ -308,11 +348,15 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn routes() -> impl Strategy<Value = Routes> {
-    let hop = (1..FACES.len(), 0..3u32).prop_map(|(face, cost)| format!(" {} cost={cost}", FACES[face]));
+    let hop =
+        (1..FACES.len(), 0..3u32).prop_map(|(face, cost)| format!(" {} cost={cost}", FACES[face]));
     let hops = collection::vec(hop, 1..4).prop_map(|hops| hops.concat());
     let prefix = prop_oneof![Just("/"), Just("/a"), Just("/a/c"), Just("/b")];
     let strategy = prop_oneof![Just("best-route"), Just("multicast")];
-    (collection::btree_map(prefix.clone(), hops, 0..4), collection::btree_map(prefix, strategy, 0..3))
+    (
+        collection::btree_map(prefix.clone(), hops, 0..4),
+        collection::btree_map(prefix, strategy, 0..3),
+    )
         .prop_map(|(routes, strategies)| Routes {
             routes: routes.into_iter().map(|(prefix, hops)| format!("{prefix}{hops}")).collect(),
             strategies: strategies
@@ -322,7 +366,8 @@ fn routes() -> impl Strategy<Value = Routes> {
         })
 }
 
-/// Any trace.
+/// Generates traces of less than `steps_max` steps.
 pub fn traces(steps_max: usize) -> impl Strategy<Value = Trace> {
-    (routes(), collection::vec(step(), 1..steps_max)).prop_map(|(routes, steps)| Trace { routes, steps })
+    (routes(), collection::vec(step(), 1..steps_max))
+        .prop_map(|(routes, steps)| Trace { routes, steps })
 }

@@ -1,11 +1,11 @@
-//! Options about network interfaces: which ones, and Ethernet addresses.
+//! Types of options about network interfaces: patterns and Ethernet addresses.
 
 use super::value::{Limits, Value, quote};
 use core::fmt;
 use std::net::IpAddr;
 use toml::de::DeValue;
 
-/// Octets of the longest name of an interface.
+/// Maximum length of an interface name, bytes.
 const NAME_MAX: usize = 15;
 
 /// An Ethernet address.
@@ -14,14 +14,14 @@ pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
     fn parse(text: &str) -> Option<Self> {
-        let mut octets = [0; 6];
+        let mut bytes = [0; 6];
         let mut parts = text.split(':');
-        for octet in &mut octets {
+        for byte in &mut bytes {
             let part = parts.next()?;
             let digits = part.len() == 2 && part.bytes().all(|b| b.is_ascii_hexdigit());
-            *octet = u8::from_str_radix(part, 16).ok().filter(|_| digits)?;
+            *byte = u8::from_str_radix(part, 16).ok().filter(|_| digits)?;
         }
-        parts.next().is_none().then_some(MacAddress(octets))
+        parts.next().is_none().then_some(MacAddress(bytes))
     }
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for MacAddress {
     }
 }
 
-/// The Ethernet address of a group.
+/// An Ethernet multicast address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MacGroup(pub MacAddress);
 
@@ -46,19 +46,20 @@ impl Value for MacGroup {
     }
 
     fn expected(_: &Limits) -> String {
-        "an Ethernet group address in quotes: six octets, the first odd, such as \"01:00:5e:00:17:aa\""
+        "an Ethernet group address in quotes: six bytes, the first one odd, such as \
+         \"01:00:5e:00:17:aa\""
             .to_owned()
     }
 }
 
-/// What an interface may match.
+/// A pattern that selects network interfaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InterfacePattern {
-    /// Its name, with `*` and `?`.
+    /// The interface's name, with the wildcards `*` and `?`.
     Name(String),
-    /// Its Ethernet address.
+    /// The interface's Ethernet address.
     Mac(MacAddress),
-    /// One of its addresses is in this network.
+    /// A network, with its prefix length, that contains one of the interface's addresses.
     Subnet(IpAddr, u8),
 }
 
@@ -69,13 +70,16 @@ impl InterfacePattern {
         }
         if let Some((network, bits)) = text.split_once('/') {
             let network: IpAddr = network.parse().ok()?;
-            let most = if network.is_ipv4() { 32 } else { 128 };
+            let bits_max = if network.is_ipv4() { 32 } else { 128 };
             let digits = !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit());
-            let bits = bits.parse().ok().filter(|bits| digits && *bits <= most)?;
+            let bits = bits.parse().ok().filter(|bits| digits && *bits <= bits_max)?;
             return Some(InterfacePattern::Subnet(network, bits));
         }
         if let Ok(address) = text.parse::<IpAddr>() {
-            return Some(InterfacePattern::Subnet(address, if address.is_ipv4() { 32 } else { 128 }));
+            return Some(InterfacePattern::Subnet(
+                address,
+                if address.is_ipv4() { 32 } else { 128 },
+            ));
         }
         let fits = |b: u8| b.is_ascii_graphic() && b != b':';
         let name = (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(fits);
@@ -97,7 +101,9 @@ impl Value for InterfacePattern {
     }
 
     fn expected(_: &Limits) -> String {
-        "an interface in quotes: a name with * and ?, such as \"eth*\", its Ethernet address, or a network it is in, such as \"192.0.2.0/24\"".to_owned()
+        "an interface in quotes: a name with * and ?, such as \"eth*\", its Ethernet address, or a \
+         network that contains its address, such as \"192.0.2.0/24\""
+            .to_owned()
     }
 }
 
@@ -106,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns() {
+    fn pattern_parses_names_addresses_and_networks() {
         let parse = InterfacePattern::parse;
         let subnet = |text: &str, bits| Some(InterfacePattern::Subnet(text.parse().unwrap(), bits));
         for (text, expected) in [
@@ -130,9 +136,11 @@ mod tests {
     }
 
     #[test]
-    fn groups() {
+    fn mac_address_parses_six_bytes() {
         assert!(MacAddress::parse("01:00:5E:00:17:aa").is_some());
-        for text in ["01:00:5e:00:17", "1:0:5e:0:17:aa", "+1:00:5e:00:17:aa", "01:00:5e:00:17:aa:bb"] {
+        for text in
+            ["01:00:5e:00:17", "1:0:5e:0:17:aa", "+1:00:5e:00:17:aa", "01:00:5e:00:17:aa:bb"]
+        {
             assert_eq!(MacAddress::parse(text), None, "{text}");
         }
     }

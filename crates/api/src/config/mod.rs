@@ -1,41 +1,52 @@
-//! The one configuration file: TOML, a documented default for every option, all mistakes named at once.
+//! The router's configuration file: TOML, with a documented default for every option.
 //!
-//! Each option is written down in one place, `config/options.rs`: its name, type, default, limits and documentation. Reading, checking and the
-//! reference text ([`Config::reference`]) come from there. Other programs' files are written and read by the same means: [`section`](mod@section), [`read`].
+//! Invariant: all mistakes of a file are reported at once, and a file with a mistake gives no
+//! configuration.
+//!
+//! Each option is declared once, in `options.rs`: name, type, default, limits and documentation.
+//! Parsing and the reference text ([`Config::reference`]) are derived from the declaration. Other
+//! programs' files use the same modules, [`section`](mod@section) and [`read`].
+//!
+//! ```text
+//! text ── read ──> sections, Places ── check, trust ──> Config, or Diagnostics
+//!           │ table: one table, option by option            (file, line, option, what is wrong)
+//! ```
 
 mod check;
+mod checker;
 mod data_trust;
+pub mod diagnostics;
 pub mod file;
 mod interface;
 mod options;
-pub mod problem;
 pub mod read;
 pub mod section;
 pub mod suggest;
+pub mod table;
 #[cfg(test)]
 mod tests;
-mod toml_words;
+mod toml_errors;
 mod trust;
 pub mod value;
 
-pub use check::Check;
+pub use checker::Check;
 pub use data_trust::{DataRuleItem, DataTrust};
+pub use diagnostics::{Diagnostic, Diagnostics, Renamed};
 pub use interface::{InterfacePattern, MacAddress, MacGroup};
 pub use options::{
-    ContentStore, Control, CsPolicy, Ethernet, FaceItem, Faces, Forwarder, Log, LogFormat, Management,
-    Multicast, Persistency, Process, Reach, Rib, RouteItem, StrategyItem, Tables, Tcp, TcpCommands, Udp,
-    Unix, WebSocket, Xdp,
+    AllowFrom, ContentStore, Control, CsPolicy, Ethernet, FaceItem, Faces, Forwarder, Log,
+    LogFormat, Management, Multicast, Persistency, Process, Rib, RouteItem, StrategyItem, Tables,
+    Tcp, TcpCommands, Udp, Unix, WebSocket, Xdp,
 };
-pub use problem::{Problem, Problems};
-pub use trust::{ANY, AllowItem, Allowed, AnchorItem, Faces as RuleFaces, VouchItem};
+pub use trust::{ANY, AllowItem, Allowed, AnchorItem, Faces as RuleFaces, IssuerItem};
 pub use value::{LOG_PARTS, LogFilter, Mode, Origin, STRATEGIES, StrategyName, Uri};
 
-use problem::Source;
+use diagnostics::Source;
 pub use section::SectionText;
 use section::{Item, Section};
 use std::path::{Path, PathBuf};
 
-/// All that a router is told at its start, and again when it re-reads its file.
+/// The configuration of a router.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// `[faces]`
@@ -66,8 +77,8 @@ pub struct Config {
     pub anchor: Vec<AnchorItem>,
     /// `[[allow]]`, in the file's order.
     pub allow: Vec<AllowItem>,
-    /// `[[vouch]]`, in the file's order.
-    pub vouch: Vec<VouchItem>,
+    /// `[[issuer]]`, in the file's order.
+    pub issuer: Vec<IssuerItem>,
     /// `[rib]`
     pub rib: Rib,
     /// `[log]`
@@ -82,43 +93,81 @@ pub struct Config {
     pub route: Vec<RouteItem>,
     /// `[[strategy]]`, in the file's order.
     pub strategy: Vec<StrategyItem>,
+    /// Options and sections that the file calls by an old name, each once.
+    pub renamed: Vec<Renamed>,
 }
 
 impl Config {
-    /// Reads a file's text. `file` is what problems call it.
+    /// Parses the text of a file. `file`: its name in messages.
     ///
     /// # Errors
-    /// Every mistake in the text: what is no TOML, unknown options, wrong types and values, options that contradict each other.
-    pub fn parse(file: &str, text: &str) -> Result<Config, Problems> {
+    /// All mistakes: invalid TOML, unknown options, wrong types and values, contradicting options.
+    pub fn parse(file: &str, text: &str) -> Result<Config, Diagnostics> {
         Config::parse_with(file, text, |_, _| {})
     }
 
-    /// Reads a file's text as [`parse`](Self::parse) does. `more` may change the configuration, as a command line does, and check what depends on more than the text.
+    /// Parses the text of a file as [`parse`](Self::parse) does. `adjust` may change the
+    /// configuration, as a command line does, and report further mistakes.
     ///
     /// # Errors
-    /// Every mistake, those that `more` found among them.
+    /// All mistakes, including those that `adjust` reports.
     pub fn parse_with(
         file: &str,
         text: &str,
-        more: impl FnOnce(&mut Config, &mut Check<'_, '_>),
-    ) -> Result<Config, Problems> {
+        adjust: impl FnOnce(&mut Config, &mut Check<'_, '_>),
+    ) -> Result<Config, Diagnostics> {
         let mut source = Source::new(file, text);
-        let read = read::config(&mut source);
+        let read = read::read(&mut source, Config::read_sections);
         let config = read.map_or_else(Config::default, |(mut config, places)| {
+            config.renamed = places.renamed().to_vec();
             let mut check = Check::new(&places, &mut source);
-            more(&mut config, &mut check);
+            adjust(&mut config, &mut check);
             check::contradictions(&config, &mut check);
             config
         });
         source.finish(config)
     }
 
-    /// Every option with its documentation and default, as a file that says what no file says.
+    fn read_sections(file: &mut read::File<'_, '_, '_>) -> Config {
+        Config {
+            faces: file.section(),
+            unix: file.section(),
+            tcp: file.section(),
+            udp: file.section(),
+            websocket: file.section(),
+            multicast: file.section(),
+            ethernet: file.section(),
+            xdp: file.section(),
+            tables: file.section(),
+            content_store: file.section(),
+            forwarder: file.section(),
+            management: file.section(),
+            anchor: file.items(),
+            allow: file.items(),
+            issuer: file.items(),
+            rib: file.section(),
+            log: file.section(),
+            process: file.section(),
+            control: file.section(),
+            face: file.items(),
+            route: file.items(),
+            strategy: file.items(),
+            renamed: Vec::new(),
+        }
+    }
+
+    /// Returns every option with its documentation and default, as a file with the meaning of an
+    /// empty one.
     pub fn reference() -> String {
         let mut text = String::from(
-            "# Configuration of a Namewire router. Every option is here with its default; a file needs only what differs.\n\
-             # A running router re-reads its file on SIGHUP: routes, faces, those of network interfaces, strategies, content store, who may command,\n\
-             # what others are told and log level change at once, the rest at the next start.\n",
+            "# Configuration of a Namewire router. Every option is listed with its default; a file \
+             needs only the options that differ.\n\
+             # SIGHUP reloads the file: routes, faces (also those of network interfaces), \
+             strategies, \
+             content store, access rules,\n\
+             # readvertised prefixes and log levels change immediately, all other options at the \
+             next \
+             start.\n",
         );
         section::write::<Faces>(&mut text);
         section::write::<Unix>(&mut text);
@@ -134,7 +183,7 @@ impl Config {
         section::write::<Management>(&mut text);
         section::write_item::<AnchorItem>(&mut text);
         section::write_item::<AllowItem>(&mut text);
-        section::write_item::<VouchItem>(&mut text);
+        section::write_item::<IssuerItem>(&mut text);
         section::write::<Rib>(&mut text);
         section::write::<Log>(&mut text);
         section::write::<Process>(&mut text);
@@ -145,8 +194,10 @@ impl Config {
         text
     }
 
-    /// Where the unix socket is when the file doesn't say: `/run/nfd/nfd.sock`, where clients look, for root; in the user's runtime folder
-    /// (`XDG_RUNTIME_DIR`) for others who have one.
+    /// Returns the path of the unix socket.
+    ///
+    /// The default is `/run/nfd/nfd.sock`, where clients look, for root and for users without a
+    /// runtime folder; for other users it is in the runtime folder (`XDG_RUNTIME_DIR`).
     pub fn unix_path(&self, root: bool, runtime_dir: Option<&Path>) -> PathBuf {
         match (&self.unix.path, runtime_dir) {
             (Some(path), _) => path.clone(),
@@ -155,7 +206,8 @@ impl Config {
         }
     }
 
-    /// Where the control socket is; `None` when there is none. When the file doesn't say: beside the unix socket at `unix`.
+    /// Returns the path of the control socket; `None` if it is disabled. The default is in the
+    /// folder of the unix socket at `unix`.
     pub fn control_path(&self, unix: &Path) -> Option<PathBuf> {
         match &self.control.path {
             _ if !self.control.enabled => None,
@@ -164,34 +216,45 @@ impl Config {
         }
     }
 
-    /// Names the options that differ from `other` and take effect at a new start only: all but routes, faces, strategies, content store, who may
-    /// command, what others are told and log level. Faces of interfaces follow the file, too; but for how long they may be silent. A content store
-    /// that is to be larger than it was made is for the host to find out.
+    /// Returns the options that differ from `other` and need a restart.
+    ///
+    /// No restart is needed for routes, faces (except the idle timeout of Ethernet faces),
+    /// strategies, content store, access rules, readvertised prefixes and log level. Whether the
+    /// content store exceeds its initial size is checked by the host.
     pub fn restart_options(&self, other: &Config) -> Vec<String> {
-        let live = |config: &Config| Config {
+        let without_live_options = |config: &Config| Config {
             management: Management::default(),
             log: Log { level: LogFilter::default(), ..config.log.clone() },
             multicast: Multicast::default(),
-            ethernet: Ethernet { idle_timeout_s: config.ethernet.idle_timeout_s, ..Ethernet::default() },
+            ethernet: Ethernet {
+                idle_timeout_s: config.ethernet.idle_timeout_s,
+                ..Ethernet::default()
+            },
             xdp: Xdp::default(),
             content_store: ContentStore::default(),
             rib: Rib::default(),
             ..config.clone()
         };
-        let (one, other) = (live(self).values(), live(other).values());
-        let differs = one.into_iter().zip(other).filter(|(one, other)| one != other);
+        let (own, other) =
+            (without_live_options(self).values(), without_live_options(other).values());
+        let differs = own.into_iter().zip(other).filter(|(own, other)| own != other);
         differs.map(|((option, _), _)| option).collect()
     }
 
-    /// True when a change to `other` needs a new start: see [`restart_options`](Self::restart_options).
+    /// Returns whether a change to `other` needs a restart; see
+    /// [`restart_options`](Self::restart_options).
     pub fn needs_restart(&self, other: &Config) -> bool {
         !self.restart_options(other).is_empty()
     }
 
-    /// The options of all sections, without those of items, and their values as TOML.
+    /// Returns the options of all sections with their values as TOML, without repeated sections.
     fn values(&self) -> Vec<(String, Option<String>)> {
         fn of<S: Section>(section: &S) -> Vec<(String, Option<String>)> {
-            section.values().into_iter().map(|(key, value)| (format!("{}.{key}", S::PATH), value)).collect()
+            section
+                .values()
+                .into_iter()
+                .map(|(key, value)| (format!("{}.{key}", S::PATH), value))
+                .collect()
         }
         let sections = [
             of(&self.faces),
@@ -214,7 +277,7 @@ impl Config {
         sections.concat()
     }
 
-    /// Every section with its options, in the reference's order.
+    /// Returns every section with its options, in the order of the reference.
     pub fn sections() -> Vec<SectionText> {
         fn of<S: Section>() -> SectionText {
             SectionText { path: S::PATH, many: false, doc: S::DOC, options: S::options() }
@@ -237,7 +300,7 @@ impl Config {
             of::<Management>(),
             of_item::<AnchorItem>(),
             of_item::<AllowItem>(),
-            of_item::<VouchItem>(),
+            of_item::<IssuerItem>(),
             of::<Rib>(),
             of::<Log>(),
             of::<Process>(),
@@ -248,20 +311,21 @@ impl Config {
         ]
     }
 
-    /// Every option's name, `section.key`, in the reference's order.
+    /// Returns every option's name, `section.key`, in the order of the reference.
     pub fn option_names() -> Vec<String> {
         let names = |section: SectionText| {
-            let names = section.options.iter().map(|option| format!("{}.{}", section.path, option.key));
+            let names =
+                section.options.iter().map(|option| format!("{}.{}", section.path, option.key));
             names.collect::<Vec<_>>()
         };
         Config::sections().into_iter().flat_map(names).collect()
     }
 }
 
-/// The control socket that belongs to a unix socket, when no configuration says otherwise.
+/// Returns the default path of the control socket for a unix socket.
 pub fn control_path_beside(unix: &Path) -> PathBuf {
     unix.with_extension("control.sock")
 }
 
-/// Where clients look for a router.
+/// The path at which clients look for a router's unix socket.
 pub const UNIX_PATH: &str = "/run/nfd/nfd.sock";

@@ -1,17 +1,21 @@
-//! Every option: name, type, default, limits, documentation.
+//! Declarations of all options of the router's configuration.
 
-// Texts of the reference: their brackets are TOML.
+// These texts are printed in the reference; their brackets are TOML.
 #![allow(rustdoc::broken_intra_doc_links)]
 
 use super::interface::{InterfacePattern, MacAddress, MacGroup};
 use super::section::{item, section};
-use super::value::{LogFilter, Mode, Origin, StrategyName, Uri, words};
+use super::value::{LogFilter, Mode, Origin, StrategyName, Uri, string_enum};
 use nw_name::Name;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
-fn everywhere(port: u16) -> Vec<SocketAddr> {
-    vec![SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)), SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))]
+/// Returns the unspecified addresses of both families.
+fn any_address(port: u16) -> Vec<SocketAddr> {
+    vec![
+        SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
+        SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
+    ]
 }
 
 /// The port of NDN over UDP and TCP.
@@ -20,54 +24,63 @@ const PORT: u16 = 6363;
 section! {
     /// All faces.
     Faces = "faces" {
-        /// Faces there may be at one time. Peers over IP and Ethernet have at most half of them; a part is kept for programs of this machine, root
-        /// and the router's own user. When there are too many, a face of the peer with most gives way.
+        /// Maximum number of faces. Peers over IP and Ethernet may use half of them; some are
+        /// reserved for programs of this machine, root and the router's own user. At the limit a
+        /// face of the peer with most faces is closed.
         max: u32 = 16_384, in 16..=1_000_000;
-        /// KiB that may wait for one face whose socket is full; beyond them its packets are dropped.
+        /// Maximum size of a face's send queue, KiB. Packets beyond it are dropped.
         queue_kib: u32 = 1024, in 64..=1_048_576;
-        /// MiB of memory that the queues of all faces may take together. One face may use at most a quarter of what is free, so those
-        /// with long queues are refused first; an eighth is reserved for faces of this machine. The kernel's buffers of accepted
+        /// Maximum memory of all send queues together, MiB. One face may use a quarter of what is
+        /// free, and an eighth is reserved for local faces. The kernel's buffers of accepted
         /// connections may take as much again.
         queues_mib: u32 = 256, in 1..=1_048_576;
-        /// Mark packets when a send queue stays long, so that senders slow down.
+        /// Mark packets when a send queue stays long, so that consumers slow down.
         congestion_marking: bool = true;
-        /// A queue is long above so many KiB.
+        /// Queue length above which a queue counts as long, KiB.
         marking_threshold_kib: u32 = 64, in 1..=1_048_576;
-        /// A queue stays long after so many milliseconds; after a quarter of them above a quarter of queue_kib, at once above half of it.
+        /// Milliseconds for which a queue must be long before packets are marked. A quarter of it
+        /// suffices above a quarter of queue_kib; above half of queue_kib packets are marked at
+        /// once.
         marking_interval_ms: u32 = 100, in 1..=60_000;
-        /// MiB of packets in pieces, of all faces together. One face may hold 4 MiB, and no more than is free beside it.
+        /// Maximum memory for incomplete fragmented packets, all faces together, MiB. One face may
+        /// use 4 MiB, and at most as much as is free beyond it.
         reassembly_mib: u32 = 32, in 1..=4096;
-        /// A packet in pieces is given up so many milliseconds after its last piece.
+        /// Milliseconds after its last fragment until an incomplete packet is dropped.
         reassembly_timeout_ms: u32 = 500, in 1..=60_000;
-        /// KiB of the system's buffers, each way, for each unix or TCP socket. Accepted connections get less, down to 16, when there are many.
+        /// Size of the kernel's buffers of each unix or TCP socket, each direction, KiB. With many
+        /// accepted connections it is reduced down to 16.
         stream_buffer_kib: u32 = 1024, in 16..=1_048_576;
-        /// KiB of packets that a reliable face keeps until they are acknowledged; beyond them packets are sent without protection.
+        /// Maximum size of unacknowledged packets per reliable face, KiB. Packets beyond it are
+        /// sent without reliability.
         reliability_kib: u32 = 4096, in 16..=1_048_576;
-        /// A permanent face that lost its connection tries again after a second, then after twice as long each time, up to so many seconds.
+        /// Maximum delay between reconnection attempts of a permanent face, seconds. The delay
+        /// starts at one second and doubles each time.
         reconnect_max_s: u32 = 60, in 1..=86_400;
     }
 }
 
 section! {
-    /// The unix socket, for applications of this machine.
+    /// The unix socket for applications on this machine.
     Unix = "faces.unix" {
-        /// Listen on it.
+        /// Listen on the unix socket.
         enabled: bool = true;
-        /// Its path. When not given: /run/nfd/nfd.sock for root, nfd.sock in the user's runtime folder for others.
+        /// Path of the socket. Default: /run/nfd/nfd.sock for root, nfd.sock in the runtime folder
+        /// of other users.
         path: Option<PathBuf> = None, as "\"/run/nfd/nfd.sock\"";
-        /// Who may open it.
+        /// Permission bits of the socket: which users may connect.
         mode: Mode = Mode(0o666);
-        /// New faces are reliable: link packets are acknowledged and, when lost, sent again. The other end must want it too.
+        /// Enable NDNLPv2 reliability on new faces: link packets are acknowledged, and
+        /// retransmitted if lost. The peer must enable it, too.
         reliability: bool = false;
     }
 }
 
 section! {
-    /// TCP listeners. Peers of this machine are local faces.
+    /// TCP listeners. Peers on this machine get local faces.
     Tcp = "faces.tcp" {
-        /// Addresses to listen on; an empty list is none.
-        listen: Vec<SocketAddr> = everywhere(PORT);
-        /// New faces are reliable; TCP by itself loses nothing.
+        /// Addresses to listen on; none if empty.
+        listen: Vec<SocketAddr> = any_address(PORT);
+        /// Enable NDNLPv2 reliability on new faces. TCP itself loses nothing.
         reliability: bool = false;
     }
 }
@@ -75,49 +88,56 @@ section! {
 section! {
     /// UDP listeners.
     Udp = "faces.udp" {
-        /// Addresses to listen on; an empty list is none.
-        listen: Vec<SocketAddr> = everywhere(PORT);
-        /// A face that a peer's packet made goes away after so many seconds without another.
+        /// Addresses to listen on; none if empty.
+        listen: Vec<SocketAddr> = any_address(PORT);
+        /// Seconds without packets until an on-demand face is closed.
         idle_timeout_s: u32 = 600, in 1..=86_400;
-        /// Octets of the largest link packet; larger ones are sent in pieces. 8800 leaves it to IP, but for peers of our own.
+        /// MTU of new faces: largest link packet, bytes. Larger packets are fragmented by NDNLPv2.
+        /// With 8800 fragmentation is left to IP, except for peers that run Namewire.
         mtu: u32 = 8800, in 64..=8800;
-        /// KiB of the system's receive buffer: room for bursts.
+        /// Size of the kernel's receive buffer, KiB. A larger buffer absorbs larger bursts.
         receive_buffer_kib: u32 = 8192, in 208..=1_048_576;
-        /// KiB of the system's send buffer.
+        /// Size of the kernel's send buffer, KiB.
         send_buffer_kib: u32 = 4096, in 208..=1_048_576;
-        /// UDP peers of this machine are local faces.
+        /// Treat UDP peers on this machine as local faces.
         loopback_is_local: bool = false;
-        /// New faces are reliable: link packets are acknowledged and, when lost, sent again. The other end must want it too.
+        /// Enable NDNLPv2 reliability on new faces: link packets are acknowledged, and
+        /// retransmitted if lost. The peer must enable it, too.
         reliability: bool = false;
-        /// KiB of datagrams to one peer that leave in a row; the rest waits for a pause, as peers may have little room; one that says how much it has gets half of that. 0 sets no bound.
+        /// Maximum burst to one peer, KiB; further datagrams wait for burst_pause_us, as peers may
+        /// have small buffers. For a peer that advertises its buffer the burst is half of that. 0
+        /// disables the limit.
         burst_kib: u32 = 128, in 0..=1_048_576;
-        /// Microseconds between bursts to one peer.
+        /// Pause between bursts to one peer, microseconds.
         burst_pause_us: u32 = 250, in 50..=1_000_000;
     }
 }
 
 section! {
-    /// WebSocket, for pages in browsers and for programs that speak nothing else. Each message is one packet. For wss:// put a web server
-    /// before it.
+    /// WebSocket listeners, for web pages and for programs without other transports. Each message
+    /// is one packet. For wss:// use a web server as a proxy.
     WebSocket = "faces.websocket" {
-        /// Addresses to listen on; NDN's port is 9696. None unless said, unlike NFD: every page that a browser shows could connect.
+        /// Addresses to listen on; the port of NDN is 9696. Disabled by default, unlike in NFD, as
+        /// any web page could connect.
         listen: Vec<SocketAddr> = vec![], as "[\"[::]:9696\", \"0.0.0.0:9696\"]";
-        /// Origins of pages that count as programs of the machine their browser runs on. Pages of other origins are never local faces.
+        /// Origins of web pages that count as programs of the machine on which their browser runs.
+        /// Pages of other origins are never local faces.
         local_origins: Vec<Origin> = vec![], as "[\"http://localhost:8080\"]";
-        /// Let pages of other origins connect, as somebody of another machine.
+        /// Let web pages of other origins connect, as remote faces.
         other_origins: bool = true;
-        /// Programs of this machine, and pages of `local_origins`, are local faces. Say false when a web server on this machine passes
-        /// connections of others on.
+        /// Treat programs on this machine, and web pages of `local_origins`, as local faces. Use
+        /// false if a web server on this machine forwards remote connections.
         loopback_is_local: bool = true;
-        /// Connections of one address in `listen` at one time.
+        /// Maximum number of connections per address in `listen`.
         connections: u32 = 1024, in 1..=1_000_000;
-        /// A peer that was silent for so many seconds is asked whether it is there; after as many again without a word its face goes away.
+        /// Seconds without traffic before a WebSocket ping is sent. The face is closed if no reply
+        /// arrives within the same time again.
         ping_interval_s: u32 = 10, in 1..=3600;
     }
 }
 
 fn groups() -> Vec<SocketAddr> {
-    /// Beside the port of single peers.
+    /// NFD's port for multicast; unicast uses [`PORT`].
     const GROUP_PORT: u16 = 56363;
     let v6 = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x1234);
     vec![SocketAddr::from(([224, 0, 23, 170], GROUP_PORT)), SocketAddr::from((v6, GROUP_PORT))]
@@ -128,105 +148,115 @@ fn every_interface() -> Vec<InterfacePattern> {
 }
 
 section! {
-    /// UDP to groups of neighbours: a face for each group on each network interface, as interfaces come and go.
+    /// UDP multicast to neighbours: a face for each group on each network interface, created and
+    /// closed with the interfaces.
     Multicast = "faces.multicast" {
-        /// Have such faces. Off unless said, unlike NFD: everybody on the link hears what is asked there, and may ask.
+        /// Create multicast faces. Disabled by default, unlike in NFD: all hosts on the link
+        /// receive Interests sent there, and may send Interests.
         enabled: bool = false;
-        /// The groups; IPv6 ones of one link, ff02::….
+        /// Multicast groups; IPv6 groups must be link-local, ff02::….
         groups: Vec<SocketAddr> = groups();
-        /// Who hears one neighbour may not hear another, as by radio without a base station.
+        /// Set the link type to ad-hoc: neighbours may not receive each other, as in radio networks
+        /// without a base station.
         ad_hoc: bool = false;
-        /// Interfaces that have them, when they are up and can do multicast.
-        whitelist: Vec<InterfacePattern> = every_interface();
-        /// Interfaces that have none even so.
-        blacklist: Vec<InterfacePattern> = vec![];
+        /// Interfaces that get multicast faces while they are up and support multicast.
+        allow: Vec<InterfacePattern> = every_interface(), was "whitelist";
+        /// Interfaces that get no multicast faces, even if `allow` matches.
+        deny: Vec<InterfacePattern> = vec![], was "blacklist";
     }
 }
 
 section! {
-    /// Ethernet without IP, EtherType 0x8624. Needs the right to open packet sockets (CAP_NET_RAW).
+    /// Ethernet without IP, EtherType 0x8624. Needs CAP_NET_RAW.
     Ethernet = "faces.ethernet" {
-        /// A face to the group on each network interface, as interfaces come and go.
+        /// Create a face to the multicast group on each network interface, as interfaces come and
+        /// go.
         multicast: bool = false;
-        /// Make a face for each neighbour that sends to this machine's network cards.
+        /// Create an on-demand face for each neighbour that sends frames to this machine.
         listen: bool = false;
-        /// The group.
+        /// Ethernet multicast group.
         group: MacGroup = MacGroup(MacAddress([0x01, 0x00, 0x5e, 0x00, 0x17, 0xaa]));
-        /// The VLAN that frames are read from and written to; 0 is frames without one. An interface of the system's own for a VLAN needs 0.
+        /// VLAN of received and sent frames; 0 stands for untagged frames. Use 0 on VLAN interfaces
+        /// of the system.
         vlan: u32 = 0, in 0..=4094;
-        /// Who hears one neighbour may not hear another, as by radio without a base station.
+        /// Set the link type to ad-hoc: neighbours may not receive each other, as in radio networks
+        /// without a base station.
         ad_hoc: bool = false;
-        /// A face that a neighbour's frame made goes away after so many seconds without another.
+        /// Seconds without frames until an on-demand face is closed.
         idle_timeout_s: u32 = 600, in 1..=86_400;
-        /// Interfaces that are used, when they are up.
-        whitelist: Vec<InterfacePattern> = every_interface();
-        /// Interfaces that are not used even so.
-        blacklist: Vec<InterfacePattern> = vec![];
+        /// Interfaces that are used while they are up.
+        allow: Vec<InterfacePattern> = every_interface(), was "whitelist";
+        /// Interfaces that are not used, even if `allow` matches.
+        deny: Vec<InterfacePattern> = vec![], was "blacklist";
     }
 }
 
 section! {
-    /// AF_XDP: NDN over UDP and Ethernet comes from the network card's driver to this program, and goes back, past the system's own network code, for a
-    /// part of the processor time. Faces are the same as without; what can't go this way goes by their sockets. Needs CAP_BPF, CAP_NET_ADMIN,
-    /// CAP_NET_RAW and CAP_IPC_LOCK, and Linux 5.18.
+    /// AF_XDP: NDN packets over UDP and Ethernet bypass the kernel's network code, which takes less
+    /// CPU time. Faces are the same as without AF_XDP; packets that it can't handle use sockets.
+    /// Needs CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW and CAP_IPC_LOCK, and Linux 5.18.
     Xdp = "faces.xdp" {
-        /// Interfaces that use it; `nw status` says how each does. What is for others, and all but NDN, is left to the system. Firewall rules and
-        /// captures see nothing of what goes this way.
+        /// Interfaces that use AF_XDP; `nw status` shows how. Packets for other programs are left
+        /// to the kernel. Firewall rules and captures do not see packets that use AF_XDP.
         interfaces: Vec<InterfacePattern> = vec![], as "[\"eth0\"]";
     }
 }
 
 section! {
-    /// Sizes of tables. All memory they can take is bounded by these; it is taken as it is first used.
+    /// Sizes of tables. They bound the memory of all tables; memory is allocated when first used.
     Tables = "tables" {
-        /// Pending Interests.
+        /// Maximum number of pending Interests.
         pit_entries: u32 = 262_144, in 64..=67_108_863;
-        /// Pending Interests of one face; 0 is half of the table. When the table is full, a pending Interest of the peer with the most gives way to one of a
-        /// peer with less.
+        /// Maximum number of pending Interests per face; 0 stands for half of the table. In a full
+        /// table a pending Interest of the peer with most of them is evicted for one of another
+        /// peer.
         pit_entries_per_face: u32 = 0;
-        /// Seconds that a pending Interest is kept at most, whatever its lifetime. Interests of other machines are kept for at most 4 s while the table is more
-        /// than half full, and for 1 s from seven eighths on.
+        /// Maximum lifetime of a pending Interest, seconds. For Interests of remote faces the
+        /// maximum is 4 s while the table is more than half full, and 1 s above seven eighths.
         lifetime_max_s: u32 = 3600, in 1..=3600;
-        /// Prefixes of the FIB.
+        /// Maximum number of prefixes in the FIB.
         fib_prefixes: u32 = 262_144, in 64..=67_108_864;
-        /// Next hops of one prefix; of more routes the cheapest are used.
+        /// Maximum number of next hops per prefix; those with the lowest cost are used.
         next_hops_per_prefix: u32 = 64, in 1..=64;
-        /// Routes, all prefixes together.
+        /// Maximum number of routes of all prefixes together.
         routes: u32 = 1_048_576, in 64..=134_217_728;
-        /// Nonces of answered Interests remembered, so that looping ones are known.
+        /// Number of nonces of answered Interests that are remembered to detect loops.
         dead_nonces: u32 = 262_144, in 1024..=67_108_864;
-        /// Prefixes of which strategies remember how their next hops answer.
+        /// Maximum number of prefixes for which strategies keep measurements of next hops.
         measurements: u32 = 65_536, in 64..=16_777_216;
-        /// Takes all this memory at start, and keeps it from being paged out: no packet ever waits for the kernel to clear a page. Wants the right to
-        /// lock memory (CAP_IPC_LOCK, or LimitMEMLOCK=infinity in the unit), and as much memory as tables, content store and buffers may take.
+        /// Allocate and lock all memory at start, so that no packet waits for the kernel to clear a
+        /// page. Needs CAP_IPC_LOCK, or LimitMEMLOCK=infinity in the systemd unit, and enough
+        /// memory for tables, content store and buffers at their maximum size.
         lock: bool = false;
     }
 }
 
-words! {
-    /// What goes when the content store is full.
+string_enum! {
+    /// The replacement policy of the content store.
     CsPolicy {
-        /// What was used longest ago.
+        /// Evicts the least recently used packet.
         Lru = "lru",
-        /// What nobody waits for, then what is not fresh any more, then what came first; as NFD's priority_fifo.
+        /// Evicts unsolicited Data, then stale Data, then the oldest, as NFD's priority_fifo.
         PriorityFifo = "priority-fifo",
-        /// What was asked for once only; then what came first and was not asked for since. Keeps popular Data through bursts of others.
+        /// Evicts Data requested only once, then the oldest not requested since. Popular Data
+        /// survives bursts of one-time Data.
         S3Fifo = "s3-fifo",
     }
 }
 
 section! {
-    /// The content store. A running router takes over changes; beyond the size it started with at the next start.
+    /// The content store. Changes take effect immediately; sizes above the initial one need a
+    /// restart.
     ContentStore = "content_store" {
-        /// Packets it holds at most; 0 turns it off.
+        /// Maximum number of packets; 0 disables the content store.
         packets: u32 = 65_536, in 0..=67_108_864;
-        /// MiB it holds at most.
+        /// Maximum size, MiB.
         mib: u32 = 256, in 0..=1_048_576;
-        /// What goes when it is full.
+        /// Replacement policy of a full content store.
         policy: CsPolicy = CsPolicy::Lru;
-        /// Store Data that passes.
+        /// Cache Data that is forwarded.
         admit: bool = true;
-        /// Answer from it.
+        /// Answer Interests from the cache.
         serve: bool = true;
     }
 }
@@ -234,210 +264,242 @@ section! {
 section! {
     /// Forwarding.
     Forwarder = "forwarder" {
-        /// Take Data also from faces that were not asked for it, as NFD does. A hole: anybody can answer then.
+        /// Accept Data also from faces to which no Interest was sent, as NFD does. This is
+        /// insecure: any host can answer.
         accept_data_from_any_face: bool = false;
-        /// Names of the regions this router is in: forwarding hints that lead there have arrived.
+        /// Names of this router's network regions: forwarding hints with these prefixes have
+        /// reached their region.
         regions: Vec<Name> = vec![];
-        /// Put PIT tokens on Interests, so that answers are found at once. Peers that don't return them work as well.
+        /// Send PIT tokens with Interests, so that replies are matched faster. Peers that do not
+        /// return them work as well.
         upstream_tokens: bool = true;
-        /// Threads that forward, each with its part of the tables and UDP sockets of its own; 0 finds out from the machine.
+        /// Number of forwarding threads, each with a part of the tables and UDP sockets of its own;
+        /// 0 selects it by the number of cores.
         shards: u32 = 0, in 0..=64;
-        /// Let the kernel bring UDP packets to the thread whose names they have, where it may: CAP_BPF, Linux 5.18.
+        /// Steer UDP packets to the thread of their name in the kernel, if permitted: needs CAP_BPF
+        /// and Linux 5.18.
         kernel: bool = true;
-        /// The processors of these threads, the first one's first. When empty, a rule chooses (`nw status --hardware`).
+        /// Processors of the forwarding threads, in order. If empty they are selected by a rule
+        /// (see `nw status --hardware`).
         cpus: Vec<u32> = vec![], as "[2, 3]";
-        /// Bind each of several threads to its processor. Routers that share a machine with other busy programs may do better without.
+        /// Pin each of several threads to its processor. Disable it on machines that are shared
+        /// with other busy programs.
         pin: bool = true;
     }
 }
 
-words! {
-    /// From which faces something is accepted.
-    Reach {
-        /// None.
+string_enum! {
+    /// The faces from which commands are accepted.
+    AllowFrom {
+        /// No faces.
         Nowhere = "nowhere",
-        /// Those of this machine.
+        /// Local faces only.
         Local = "local",
-        /// All.
+        /// All faces.
         Anywhere = "anywhere",
     }
 }
 
-words! {
-    /// What commands that arrive over TCP may do.
+string_enum! {
+    /// The commands that are allowed over TCP and WebSocket.
     TcpCommands {
-        /// Everything that other local faces may do.
+        /// All commands that other local faces may send.
         All = "all",
-        /// Register, announce and unregister prefixes for the connection's own face.
+        /// Only registering, announcing and unregistering prefixes for the connection's own face.
         Register = "register",
-        /// Nothing.
+        /// No commands.
         None = "none",
     }
 }
 
 section! {
-    /// Who may command the router, by kinds of signers; [[allow]] has finer rules. By default whoever reaches a local face may do
-    /// everything (`faces.unix.mode` says who reaches the unix socket), and nobody on another machine anything.
+    /// Access rules by kind of signer; [[allow]] has finer rules. By default every program with a
+    /// local face may send all commands (`faces.unix.mode` restricts the unix socket), and remote
+    /// faces may send none.
     Management = "management" {
-        /// From where commands are accepted that a plain digest signs, as most libraries send them.
-        digest: Reach = Reach::Local;
-        /// From where commands are accepted that a key signs which is not in `trusted_keys`. It is not verified.
-        unknown_key: Reach = Reach::Local;
-        /// From where commands are accepted that a key of `trusted_keys` signs.
-        known_key: Reach = Reach::Anywhere;
-        /// Files with certificates of keys whose owners are known; they may do everything.
+        /// Faces from which commands with a plain digest are accepted, as most libraries send them.
+        digest: AllowFrom = AllowFrom::Local;
+        /// Faces from which commands signed by a key that is not in `trusted_keys` are accepted.
+        /// The signature is not verified.
+        unknown_key: AllowFrom = AllowFrom::Local;
+        /// Faces from which commands signed by a key in `trusted_keys` are accepted.
+        known_key: AllowFrom = AllowFrom::Anywhere;
+        /// Files with certificates of trusted keys, whose signers may send all commands.
         trusted_keys: Vec<PathBuf> = vec![];
-        /// How many seconds a command's time may differ from now.
+        /// Maximum difference between a command's timestamp and the clock, seconds.
         grace_s: u32 = 120, in 1..=86_400;
-        /// From where `/localhop/nfd` registers routes, each face for itself; who may is decided as above and by [[allow]].
-        localhop: Reach = Reach::Local;
-        /// What commands may do that arrive over a TCP or WebSocket connection from this machine: `all` that the options above allow, `register`
-        /// only prefixes for the connection's own face, or `none`. Status can be read in any case. Programs that use the Unix socket are not
-        /// affected.
+        /// Faces from which routes may be registered at `/localhop/nfd`, each face for itself,
+        /// subject to the options above and to [[allow]].
+        localhop: AllowFrom = AllowFrom::Local;
+        /// Commands allowed on TCP or WebSocket connections from this machine: `all` that the
+        /// options above allow, `register` prefixes for the connection's own face, or `none`.
+        /// Status can always be read. The unix socket is not affected.
         tcp: TcpCommands = TcpCommands::All;
     }
 }
 
 section! {
-    /// Telling other routers which prefixes are here. Takes effect at once when the file is read again.
+    /// Readvertising: announcing local prefixes to other routers. Changes take effect immediately
+    /// on reload.
     Rib = "rib" {
-        /// Tell the routing daemon of this machine prefixes that clients register for themselves (origin `client`): signed commands
-        /// `/localhost/nlsr/rib/register` and `unregister`, as soon as `/localhost/nlsr` has a route.
+        /// Announce prefixes that clients register for themselves (origin `client`) to the routing
+        /// daemon on this machine, with signed commands `/localhost/nlsr/rib/register` and
+        /// `unregister`, while `/localhost/nlsr` has a route.
         readvertise_nlsr: bool = false;
-        /// Tell these faces every prefix that an application registers: signed commands `/localhop/nfd/rib/register` and `unregister`.
+        /// Faces to which each prefix registered by an application is announced, with signed
+        /// commands `/localhop/nfd/rib/register` and `unregister`.
         readvertise_to: Vec<Uri> = vec![];
-        /// Tell gateways these prefixes while a route is below one of them. A gateway is a face that has a route for `/localhop/nfd`; an empty
-        /// list tells nothing.
+        /// Prefixes that are announced to gateways while a route below them exists. A gateway is a
+        /// face with a route for `/localhop/nfd`. None if empty.
         propagate: Vec<Name> = vec![];
-        /// Cost of routes that others are told.
+        /// Cost of the announced routes.
         propagate_cost: u32 = 15;
-        /// A command to others is given up when it is not answered for so many milliseconds.
+        /// Milliseconds without an answer until a command to another router has failed.
         command_timeout_ms: u32 = 10_000, in 100..=600_000;
-        /// What others were told is told again after so many seconds. It ends there after three times as many.
+        /// Interval at which announcements are repeated, seconds. Other routers remove them after
+        /// three times as long.
         refresh_s: u32 = 300, in 1..=86_400;
-        /// A command that failed is sent again after so many seconds, then after twice as many each time.
+        /// Delay before a failed command is repeated, seconds. It doubles each time.
         retry_min_s: u32 = 50, in 1..=86_400;
-        /// A command that failed is sent again after at most so many seconds.
+        /// Maximum delay before a failed command is repeated, seconds.
         retry_max_s: u32 = 3600, in 1..=86_400;
-        /// File with the private key (PKCS#8, PEM) that signs commands to others. Without one they carry a plain digest, which others refuse.
+        /// File with the private key (PKCS#8, PEM) that signs commands to other routers. Without it
+        /// they carry a plain digest, which other routers refuse.
         key: Option<PathBuf> = None, as "\"/etc/namewire/router.key\"";
-        /// File with the certificate of that key: names the key to others.
+        /// File with the certificate of that key, which names the key to other routers.
         certificate: Option<PathBuf> = None, as "\"/etc/namewire/router.cert\"";
     }
 }
 
-words! {
-    /// How a line of the log looks.
+string_enum! {
+    /// The format of log lines.
     LogFormat {
-        /// For people.
+        /// Text for people.
         Text = "text",
-        /// One JSON object a line.
+        /// One JSON object per line.
         Json = "json",
     }
 }
 
 section! {
-    /// Logging, to standard error.
+    /// Logging to standard error.
     Log = "log" {
-        /// How much: a level, and perhaps others for parts of the router: api, app, faces, rest, router, tables, trust and so on. `nw log set` changes it in a
-        /// running router, until the file is read again.
+        /// Log level, optionally with levels for parts of the program: api, app, faces, rest,
+        /// router, tables, trust and so on. `nw log set` changes it at run time, until the next
+        /// reload.
         level: LogFilter = LogFilter::default();
-        /// How a line looks.
+        /// Format of log lines.
         format: LogFormat = LogFormat::Text;
     }
 }
 
 section! {
-    /// The process and its rights.
+    /// The process and its capabilities.
     Process = "process" {
-        /// Give up every right that no feature of this file needs, before any socket is opened, and have no new ones: `nw run --drop-privileges`, as the
-        /// systemd unit has it, does the same. What is switched on later and needs a right that was given up needs a restart.
+        /// Drop all capabilities that no feature in this file needs, before any socket is opened,
+        /// as `nw run --drop-privileges` and the systemd unit do. Features enabled later that need
+        /// a dropped capability require a restart.
         drop_privileges: bool = false;
-        /// When started as root: become this user, by its name in /etc/passwd or as uid:gid, and give up rights as drop_privileges does. It has to be able to read this
-        /// file and those it names.
+        /// When started as root: run as this user, given as a name in /etc/passwd or as uid:gid,
+        /// and drop capabilities as with drop_privileges. The user must be able to read this file
+        /// and the files it names.
         user: Option<String> = None, as "\"namewire\"";
     }
 }
 
 section! {
-    /// REST, metrics and what `nw top`, `nw trace` and `nw tap` look through. Whoever reaches it commands the router.
+    /// The control socket: REST, metrics, and the source of `nw top`, `nw trace` and `nw tap`.
+    /// Every program that can connect may control the router.
     Control = "control" {
-        /// Listen on the unix socket.
+        /// Listen on the control socket.
         enabled: bool = true;
-        /// Its path. When not given: that of faces.unix, ending in .control.sock instead of .sock.
+        /// Path of the control socket. Default: the path of faces.unix, ending in .control.sock
+        /// instead of .sock.
         path: Option<PathBuf> = None, as "\"/run/nfd/nfd.control.sock\"";
-        /// Who may open it.
+        /// Permission bits of the socket: which users may connect.
         mode: Mode = Mode(0o600);
-        /// TCP addresses for monitoring: `/metrics` for Prometheus, `/healthz`, `/readyz`, nothing else, and no token.
+        /// TCP addresses for monitoring: only `/metrics` for Prometheus, `/healthz` and `/readyz`,
+        /// without a token.
         metrics_listen: Vec<SocketAddr> = vec![], as "[\"127.0.0.1:6380\"]";
-        /// TCP addresses for commands. Requests need the token of `token_file`; without one only what `metrics_listen` has is served.
+        /// TCP addresses for REST. Requests need the token of `token_file`; without one only the
+        /// paths of `metrics_listen` are served.
         listen: Vec<SocketAddr> = vec![], as "[\"127.0.0.1:6381\"]";
-        /// Allow addresses in `listen` and `metrics_listen` that other machines reach; `listen` then needs `token_file`.
+        /// Allow addresses in `listen` and `metrics_listen` that other machines can reach; `listen`
+        /// then needs `token_file`.
         allow_remote: bool = false;
-        /// A file with a secret that requests to `listen` carry as `Authorization: Bearer …`.
+        /// File with the secret that requests to `listen` send as `Authorization: Bearer …`.
         token_file: Option<PathBuf> = None, as "\"/etc/namewire/token\"";
-        /// Connections at one time; more wait to be accepted.
+        /// Maximum number of connections; further ones wait to be accepted.
         connections: u32 = 32, in 2..=1024;
-        /// Metrics of each face, beside those of all together. Turn it off where faces come and go by the thousand.
+        /// Export metrics of each face in addition to totals. Disable it if faces come and go by
+        /// the thousand.
         face_metrics: bool = true;
     }
 }
 
-words! {
-    /// When a face goes away.
+string_enum! {
+    /// When a configured face is closed.
     Persistency {
-        /// When its socket fails; the router makes it again after a while, as it is in the file.
+        /// When its socket fails. The router creates it again later, as it is configured.
         Persistent = "persistent",
-        /// Never; it reconnects.
+        /// Never. It reconnects.
         Permanent = "permanent",
     }
 }
 
 item! {
-    /// A face to another router. Kept: when it fails it is made again.
+    /// A face to another router. It is created again if it fails.
     FaceItem = "face" {
-        /// Where to.
+        /// Remote URI of the face.
         uri: Uri, as "\"udp4://192.0.2.1:6363\"";
-        /// From where, when that matters; for Ethernet and groups the interface, as in "dev://eth0".
+        /// Local URI, if needed; for Ethernet and multicast the interface, as in "dev://eth0".
         local_uri: Option<Uri> = None, as "\"udp4://192.0.2.2:6363\"";
-        /// When it goes away.
+        /// When the face is closed.
         persistency: Persistency = Persistency::Persistent;
-        /// Octets of its largest link packet, when it differs from the default.
+        /// MTU: largest link packet, bytes, if it differs from the default.
         mtu: Option<u32> = None, in 64..=8800, as "1420";
-        /// Link packets are acknowledged and, when lost, sent again, when it differs from the default of its transport.
+        /// Enable or disable NDNLPv2 reliability, if it differs from the default of the transport.
         reliability: Option<bool> = None, as "true";
     }
 }
 
 impl FaceItem {
-    /// A face with nothing else said.
+    /// Returns a face with default options.
     pub const fn to(uri: Uri) -> Self {
-        FaceItem { uri, local_uri: None, persistency: Persistency::Persistent, mtu: None, reliability: None }
+        FaceItem {
+            uri,
+            local_uri: None,
+            persistency: Persistency::Persistent,
+            mtu: None,
+            reliability: None,
+        }
     }
 }
 
 item! {
-    /// A route. A face that is in no `[[face]]` is made with defaults.
+    /// A route. A face without a `[[face]]` entry is created with defaults.
     RouteItem = "route" {
-        /// Interests for names under this.
+        /// Name prefix of Interests that use the route.
         prefix: Name, as "\"/example\"";
-        /// Where they may go.
+        /// Remote URI of the next hop.
         face: Uri, as "\"udp4://192.0.2.1:6363\"";
-        /// The cheapest route is used first.
+        /// Cost of the route; lower is better.
         cost: u64 = 0;
-        /// Longer prefixes use it too.
+        /// Longer prefixes use this route, too.
         child_inherit: bool = true;
-        /// Routes of shorter prefixes are not used here and below.
+        /// This and longer prefixes do not use routes of shorter prefixes.
         capture: bool = false;
     }
 }
 
 item! {
-    /// A prefix' strategy. Known: best-route, multicast, asf, self-learning, random, access, weighted, hash, round-robin and fail-over.
+    /// The strategy of a prefix: best-route, multicast, asf, self-learning, random, access,
+    /// weighted, hash, round-robin or fail-over.
     StrategyItem = "strategy" {
-        /// For names under this.
+        /// Name prefix for which the strategy is used.
         prefix: Name, as "\"/example/sync\"";
-        /// Its name, short or whole; the version may be left out where no parameters follow it.
+        /// Short or full name of the strategy, with parameters if needed; the version may be
+        /// omitted if there are no parameters.
         strategy: StrategyName, as "\"multicast\"";
     }
 }

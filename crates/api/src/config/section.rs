@@ -1,59 +1,82 @@
-//! What a section of the file is: options, each written down once.
+//! Sections of a configuration file. [`section!`](macro@section) and [`item!`](macro@item) declare
+//! each option once: name, type, default, limits and documentation.
+//!
+//! ```text
+//! section! {
+//!     /// Documentation of the section.
+//!     Udp = "faces.udp" {
+//!         /// Documentation of the option.
+//!         idle_timeout_s: u32 = 600, in 1..=86_400;
+//!         // An example, for options that are not set by default:
+//!         path: Option<PathBuf> = None, as "\"/example\"";
+//!         // The old name is still accepted, and reported:
+//!         allow: Vec<String> = vec![], was "whitelist";
+//!     }
+//! }
+//! ```
+//!
+//! `in`, `as` and `was` are optional and stand in this order. A renamed section is declared as
+//! `Udp = "faces.udp", was "udp" { … }`.
 
-use super::read::Table;
+use super::table::Table;
 use super::value::Value;
 
-/// An option, described.
+/// The description of an option.
 #[derive(Debug)]
 pub struct OptionText {
-    /// Its name.
+    /// Name of the option, without its section.
     pub key: &'static str,
-    /// What it is for, by line.
+    /// Documentation, one string per line.
     pub doc: &'static [&'static str],
-    /// Its default as TOML; `None` when there is none.
+    /// Default value as TOML. `None` if the option has no default.
     pub default: Option<String>,
-    /// A value as TOML, for options without a default.
+    /// Example value as TOML, for options without a default.
     pub example: Option<&'static str>,
-    /// What a reader is told when it is something else.
+    /// Type and limits, as error messages state them.
     pub expected: String,
 }
 
-/// A section, described.
+/// The description of a section.
 #[derive(Debug)]
 pub struct SectionText {
-    /// What stands in the brackets.
+    /// Name of the section, as written between the brackets.
     pub path: &'static str,
-    /// `[[path]]`: there may be several.
+    /// Whether the section may be repeated: `[[path]]`.
     pub many: bool,
-    /// What it is for, by line.
+    /// Documentation, one string per line.
     pub doc: &'static [&'static str],
-    /// Its options.
+    /// All options of the section.
     pub options: Vec<OptionText>,
 }
 
-/// `[path]`: every option has a default.
+/// A section `[path]` in which every option has a default.
 pub trait Section: Default {
-    /// What stands in the brackets.
+    /// Name of the section, as written between the brackets.
     const PATH: &'static str;
-    /// What it is for, by line.
+    /// Names from earlier versions that are still accepted.
+    const OLD_PATHS: &'static [&'static str];
+    /// Documentation, one string per line.
     const DOC: &'static [&'static str];
-    /// Its options.
+    /// Returns the descriptions of all options.
     fn options() -> Vec<OptionText>;
-    /// Its options with their values as TOML; `None` for those that are left out.
+    /// Returns each option with its value as TOML, `None` for an option that is not set.
     fn values(&self) -> Vec<(&'static str, Option<String>)>;
-    /// From a table; what is missing is as the default has it.
+    /// Reads the section from a table. Missing options keep their defaults.
     fn read(table: &mut Table<'_, '_>) -> Self;
 }
 
-/// `[[path]]`: there may be several; some options must be there.
+/// A repeated section `[[path]]`. Options without a default are mandatory.
 pub trait Item: Sized {
-    /// What stands in the double brackets.
+    /// Name of the section, as written between the double brackets.
     const PATH: &'static str;
-    /// What it is for, by line.
+    /// Names from earlier versions that are still accepted.
+    const OLD_PATHS: &'static [&'static str];
+    /// Documentation, one string per line.
     const DOC: &'static [&'static str];
-    /// Its options.
+    /// Returns the descriptions of all options.
     fn options() -> Vec<OptionText>;
-    /// `None` when something that must be there is not, or is wrong: that is noted then.
+    /// Reads an item from a table. `None`, with a report, if a mandatory option is missing or
+    /// wrong.
     fn read(table: &mut Table<'_, '_>) -> Option<Self>;
 }
 
@@ -67,12 +90,14 @@ pub fn write<S: Section>(text: &mut String) {
         text.push_str(&format!("# ({})\n", option.expected));
         match (option.default, option.example) {
             (Some(default), _) => text.push_str(&format!("{} = {default}\n", option.key)),
-            (None, example) => text.push_str(&format!("# {} = {}\n", option.key, example.unwrap_or("…"))),
+            (None, example) => {
+                text.push_str(&format!("# {} = {}\n", option.key, example.unwrap_or("…")))
+            }
         }
     }
 }
 
-/// Appends an item to the reference text, as a comment: by default there is none.
+/// Appends a repeated section to the reference text, commented out because the default is none.
 pub fn write_item<I: Item>(text: &mut String) {
     text.push('\n');
     write_doc(I::DOC, text);
@@ -89,16 +114,21 @@ fn write_doc(doc: &[&str], text: &mut String) {
     doc.iter().for_each(|line| text.push_str(&format!("#{line}\n")));
 }
 
-/// The default of an option that may be left out, as TOML.
+/// Returns the default of an option as TOML. `None` if it is not set by default.
 pub fn default_text<T: Value>(default: &T) -> Option<String> {
     default.write()
 }
 
-/// Declares a section: each option with documentation, type, default, and perhaps limits or an example.
+/// Declares a section: each option with documentation, type and default, and optionally limits
+/// (`in`), an example (`as`) and the name it had in the previous version (`was`).
 #[macro_export]
 macro_rules! section {
-    ($(#[doc = $doc:literal])+ $name:ident = $path:literal {
-        $($(#[doc = $option_doc:literal])+ $option:ident: $typ:ty = $default:expr $(, in $limits:expr)? $(, as $example:literal)?;)+
+    ($(#[doc = $doc:literal])+ $name:ident = $path:literal $(, was $old_path:literal)? {
+        $(
+            $(#[doc = $option_doc:literal])+
+            $option:ident: $typ:ty = $default:expr
+            $(, in $limits:expr)? $(, as $example:literal)? $(, was $old:literal)?;
+        )+
     }) => {
         $(#[doc = $doc])+
         #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,6 +142,7 @@ macro_rules! section {
 
         impl $crate::config::section::Section for $name {
             const PATH: &'static str = $path;
+            const OLD_PATHS: &'static [&'static str] = &[$($old_path)?];
             const DOC: &'static [&'static str] = &[$($doc),+];
 
             fn options() -> Vec<$crate::config::section::OptionText> {
@@ -131,22 +162,31 @@ macro_rules! section {
                 vec![$((stringify!($option), self.$option.write()),)+]
             }
 
-            fn read(table: &mut $crate::config::read::Table<'_, '_>) -> Self {
+            fn read(table: &mut $crate::config::table::Table<'_, '_>) -> Self {
                 let mut section = Self::default();
-                $(if let Some(value) = table.take(stringify!($option), None$(.or(Some($limits)))?) {
-                    section.$option = value;
-                })+
+                $(
+                    let old = &[$($old)?];
+                    let limits = None$(.or(Some($limits)))?;
+                    if let Some(value) = table.take(stringify!($option), old, limits) {
+                        section.$option = value;
+                    }
+                )+
                 section
             }
         }
     };
 }
 
-/// Declares an item: as a section, but `required` options have no default.
+/// Declares a repeated section, with the syntax of [`section!`](macro@section). Options without a
+/// default are mandatory.
 #[macro_export]
 macro_rules! item {
-    ($(#[doc = $doc:literal])+ $name:ident = $path:literal {
-        $($(#[doc = $option_doc:literal])+ $option:ident: $typ:ty $(= $default:expr)? $(, in $limits:expr)? $(, as $example:literal)?;)+
+    ($(#[doc = $doc:literal])+ $name:ident = $path:literal $(, was $old_path:literal)? {
+        $(
+            $(#[doc = $option_doc:literal])+
+            $option:ident: $typ:ty $(= $default:expr)?
+            $(, in $limits:expr)? $(, as $example:literal)? $(, was $old:literal)?;
+        )+
     }) => {
         $(#[doc = $doc])+
         #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,6 +194,7 @@ macro_rules! item {
 
         impl $crate::config::section::Item for $name {
             const PATH: &'static str = $path;
+            const OLD_PATHS: &'static [&'static str] = &[$($old_path)?];
             const DOC: &'static [&'static str] = &[$($doc),+];
 
             fn options() -> Vec<$crate::config::section::OptionText> {
@@ -161,15 +202,21 @@ macro_rules! item {
                 vec![$($crate::config::section::OptionText {
                     key: stringify!($option),
                     doc: &[$($option_doc),+],
-                    default: None::<String>$(.or($crate::config::section::default_text::<$typ>(&$default)))?,
+                    default: None::<String>
+                        $(.or($crate::config::section::default_text::<$typ>(&$default)))?,
                     example: None$(.or(Some($example)))?,
                     expected: <$typ as Value>::expected(&None$(.or(Some($limits)))?),
                 },)+]
             }
 
-            fn read(table: &mut $crate::config::read::Table<'_, '_>) -> Option<Self> {
-                $(let $option: Option<$typ> =
-                    table.take_or(stringify!($option), None$(.or(Some($limits)))?, None::<$typ>$(.or(Some($default)))?);)+
+            fn read(table: &mut $crate::config::table::Table<'_, '_>) -> Option<Self> {
+                $(
+                    let old = &[$($old)?];
+                    let limits = None$(.or(Some($limits)))?;
+                    let default = None::<$typ>$(.or(Some($default)))?;
+                    let $option: Option<$typ> =
+                        table.take_or(stringify!($option), old, limits, default);
+                )+
                 Some($name { $($option: $option?,)+ })
             }
         }

@@ -1,55 +1,56 @@
-//! Options of the security of control: anchors, rules, who vouches for whom. And their contradictions.
+//! Options for access control: trust anchors, access rules and issuer rules; and their
+//! contradictions.
 
-use super::check::Check;
+use super::checker::Check;
 use super::section::item;
-use super::value::words;
-use super::{Config, Reach, suggest};
-use nw_trust::{Pattern, Privilege, Side};
+use super::value::string_enum;
+use super::{AllowFrom, Config, suggest};
+use nw_trust::{FaceScope, Pattern, Privilege};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The word in `anchors` for signers whom nobody vouches for.
+/// The value in `anchors` that accepts all signers without verification.
 pub const ANY: &str = "any";
-/// The word in `privileges` for all of them.
+/// The value in `privileges` that stands for all of them.
 const ALL: &str = "all";
 
-words! {
-    /// Faces that a rule speaks of.
+string_enum! {
+    /// The faces to which a rule applies.
     Faces {
-        /// Those of this machine, which use `/localhost/nfd`.
+        /// Local faces, which use `/localhost/nfd`.
         Local = "local",
-        /// Those to other machines, which use `/localhop/nfd`.
+        /// Remote faces, which use `/localhop/nfd`.
         Remote = "remote",
-        /// All.
+        /// All faces.
         Anywhere = "anywhere",
     }
 }
 
 impl Faces {
-    /// As the trust layer says it.
-    pub const fn side(self) -> Side {
+    /// Returns the value for the trust layer.
+    pub const fn side(self) -> FaceScope {
         match self {
-            Faces::Local => Side::Local,
-            Faces::Remote => Side::Remote,
-            Faces::Anywhere => Side::Both,
+            Faces::Local => FaceScope::Local,
+            Faces::Remote => FaceScope::Remote,
+            Faces::Anywhere => FaceScope::Both,
         }
     }
 }
 
-words! {
-    /// What a rule allows.
+string_enum! {
+    /// A group of commands that a rule allows.
     Allowed {
-        /// Make, change and end faces.
+        /// Create, update and destroy faces.
         Faces = "faces",
         /// Add and remove next hops.
         Fib = "fib",
         /// Add and remove routes.
         Rib = "rib",
-        /// Change the content store and erase from it.
+        /// Configure and erase the content store.
         Cs = "cs",
-        /// Choose strategies.
+        /// Set and unset strategies.
         StrategyChoice = "strategy-choice",
-        /// What only this router has.
+        /// Commands that only this router has.
         Nw = "nw",
         /// Sign prefix announcements.
         Announce = "announce",
@@ -59,7 +60,7 @@ words! {
 }
 
 impl Allowed {
-    /// As the trust layer says it.
+    /// Returns the privileges for the trust layer.
     pub fn privileges(self) -> Vec<Privilege> {
         match self {
             Allowed::Faces => vec![Privilege::Faces],
@@ -83,64 +84,78 @@ impl Allowed {
 }
 
 item! {
-    /// A trust anchor: keys that rules believe without anybody vouching for them. One of file, folder and base64 says which.
+    /// A trust anchor: certificates that rules trust without further validation. Exactly one of
+    /// file, folder and base64 must be given.
     AnchorItem = "anchor" {
-        /// What rules call it.
+        /// Name of the anchor in rules.
         id: String, as "\"site\"";
-        /// A certificate: as it is, in base64 (as `ndnsec cert-dump` and `nw cert export` print it), or in PEM.
+        /// File with a certificate: binary, base64 (as `ndnsec cert-dump` and `nw cert export`
+        /// print it), or PEM.
         file: Option<PathBuf> = None, as "\"/etc/namewire/site.cert\"";
-        /// Every certificate in a folder: files that end in .cert, .ndncert or .pem; looked through again on SIGHUP.
+        /// Folder of certificates: all files that end in .cert, .ndncert or .pem. It is read again
+        /// on SIGHUP.
         folder: Option<PathBuf> = None, as "\"/etc/namewire/anchors\"";
-        /// A certificate, in base64.
+        /// A certificate in base64.
         base64: Option<String> = None, as "\"Bv0CPAcu…\"";
     }
 }
 
 item! {
-    /// Who may do what. A command that `[management]` does not allow already is allowed when one of these rules allows it.
+    /// An access rule. A command that `[management]` does not allow is allowed if one of these
+    /// rules matches.
     AllowItem = "allow" {
-        /// What logs call it.
+        /// Name of the rule in logs.
         id: String, as "\"operators\"";
-        /// From which faces.
+        /// Faces to which the rule applies.
         from: Faces = Faces::Local;
-        /// Anchors that the signer's certificates must lead to. "any": whoever signs, unverified, a plain digest too.
+        /// Anchors at which the signer's certificate chain must end. "any" accepts all signers
+        /// without verification, also a plain digest.
         anchors: Vec<String>, as "[\"site\"]";
-        /// What the signer's key is named: `<x>` is one component, `<x..>` any number, the same as in prefix; `<_>` and `<..>` are any.
+        /// Pattern of the signer's key name: `<x>` matches one component, `<x..>` any number, and
+        /// the same variable must match the same components in `prefix`; `<_>` and `<..>` match
+        /// any.
         signer: Option<Pattern> = None, as "\"/site/<who>/KEY/<_>\"";
-        /// What it may do: faces, fib, rib, cs, strategy-choice, nw, announce, or all.
+        /// Allowed command modules: faces, fib, rib, cs, strategy-choice, nw, announce, or all.
         privileges: Vec<Allowed>, as "[\"rib\"]";
-        /// To which prefixes, where a command is about one.
+        /// Pattern of the prefix in the command, if it has one.
         prefix: Pattern = Pattern::any(), as "\"/site/<who>/<..>\"";
     }
 }
 
 item! {
-    /// Who may sign whose certificate between a signer and its anchor. Without any such rule: who is named by a prefix of the other's name.
-    VouchItem = "vouch" {
-        /// The key that the certificate is for.
+    /// A rule for certificate chains: which keys may sign which certificates between a signer and
+    /// its anchor. Without such rules the issuer's identity must be a prefix of the certificate's
+    /// name.
+    IssuerItem = "issuer", was "vouch" {
+        /// Pattern of the key name of the certificate.
         certificate: Pattern, as "\"/site/<_>/KEY/<_>\"";
-        /// The key that signs it. Variables are those of `certificate`.
+        /// Pattern of the name of the key that signs it, with variables of `certificate`.
         signer: Pattern, as "\"/site/KEY/<_>\"";
     }
 }
 
-/// Sets of anchors there may be.
-const ANCHORS_MAX: usize = nw_trust::chain::SETS_MAX;
-/// Rules there may be: each is tried for each command.
+/// Maximum number of anchors.
+const ANCHORS_MAX: usize = nw_trust::chain::ANCHOR_SETS_MAX;
+/// Maximum number of rules of each kind; all are tried for each command.
 const RULES_MAX: usize = 256;
 
+/// Reports contradictions between anchors, rules and [management].
 pub(super) fn contradictions(config: &Config, check: &mut Check<'_, '_>) {
     let ids = anchor_contradictions(&config.anchor, check);
-    if config.allow.len() > RULES_MAX || config.vouch.len() > RULES_MAX {
-        check.say("allow[0].id", "too many rules", format!("at most {RULES_MAX} of each kind"));
+    if config.allow.len() > RULES_MAX || config.issuer.len() > RULES_MAX {
+        check.mismatch(
+            "allow[0].id",
+            "too many rules",
+            format!("at most {RULES_MAX} of each kind"),
+        );
     }
     for (index, rule) in config.allow.iter().enumerate() {
         rule_contradictions(config, index, rule, &ids, check);
     }
-    issuer_contradictions(&config.vouch, check);
+    issuer_contradictions(&config.issuer, check);
 }
 
-/// Names mistakes of anchors; returns their ids.
+/// Reports mistakes of anchors. Returns their ids.
 pub(super) fn anchor_contradictions<'c>(
     anchors: &'c [AnchorItem],
     check: &mut Check<'_, '_>,
@@ -149,19 +164,28 @@ pub(super) fn anchor_contradictions<'c>(
     for (index, anchor) in anchors.iter().enumerate() {
         let option = format!("anchor[{index}].id");
         if anchor.id == ANY {
-            check.say(&option, "\"any\"", "another word: \"any\" is what rules say for every signer");
+            check.mismatch(
+                &option,
+                "\"any\"",
+                "another word: in rules \"any\" stands for all signers",
+            );
         }
         if ids.insert(anchor.id.as_str(), index).is_some() {
-            check.say(&option, format!("the anchor {:?} again", anchor.id), "each id once");
+            check.mismatch(&option, format!("the anchor {:?} again", anchor.id), "each id once");
         }
-        // What the file has, be it wrong: that is said elsewhere.
-        let given = ["file", "folder", "base64"].map(|key| check.has(&format!("anchor[{index}].{key}")));
+        // Options with wrong values count as given; they are reported elsewhere.
+        let given =
+            ["file", "folder", "base64"].map(|key| check.has(&format!("anchor[{index}].{key}")));
         if given.iter().filter(|given| **given).count() != 1 {
-            check.say(&option, "an anchor with none or several of them", "one of file, folder and base64");
+            check.mismatch(
+                &option,
+                "an anchor with none or several of them",
+                "one of file, folder and base64",
+            );
         }
     }
     if anchors.len() > ANCHORS_MAX {
-        check.say(
+        check.mismatch(
             "anchor[0].id",
             format!("{} anchors", anchors.len()),
             format!("at most {ANCHORS_MAX}; a folder holds any number of certificates"),
@@ -170,16 +194,17 @@ pub(super) fn anchor_contradictions<'c>(
     ids
 }
 
-/// Names mistakes of rules about issuers.
-pub(super) fn issuer_contradictions(rules: &[VouchItem], check: &mut Check<'_, '_>) {
+/// Reports mistakes of issuer rules.
+pub(super) fn issuer_contradictions(rules: &[IssuerItem], check: &mut Check<'_, '_>) {
     for (index, rule) in rules.iter().enumerate() {
-        if !rule.signer.is_tied_well_to(&rule.certificate) {
-            check.say(&format!("vouch[{index}].signer"), rule.signer.to_string(), ONE_KIND);
+        if !rule.signer.has_consistent_variables(&rule.certificate) {
+            check.mismatch(&format!("issuer[{index}].signer"), rule.signer.to_string(), SAME_KIND);
         }
     }
 }
 
-pub(super) const ONE_KIND: &str = "a variable to be one component or any number in both patterns";
+/// Expectation for two patterns that use a variable in different ways.
+pub(super) const SAME_KIND: &str = "a variable to be one component or any number in both patterns";
 
 fn rule_contradictions(
     config: &Config,
@@ -190,36 +215,48 @@ fn rule_contradictions(
 ) {
     let option = |key: &str| format!("allow[{index}].{key}");
     if rule.anchors.is_empty() {
-        check.say(&option("anchors"), "[]", "the id of an [[anchor]], or \"any\"");
+        check.mismatch(&option("anchors"), "[]", "the id of an [[anchor]], or \"any\"");
     }
     let is_unknown = |id: &&String| *id != ANY && !anchors.contains_key(id.as_str());
     if let Some(unknown) = rule.anchors.iter().find(is_unknown) {
         let hint = suggest::hint(unknown, anchors.keys().copied());
-        check.say(&option("anchors"), format!("{unknown:?}{hint}"), "the id of an [[anchor]], or \"any\"");
+        check.mismatch(
+            &option("anchors"),
+            format!("{unknown:?}{hint}"),
+            "the id of an [[anchor]], or \"any\"",
+        );
     }
     if rule.anchors.len() > 1 && rule.anchors.iter().any(|id| id == ANY) {
-        check.say(&option("anchors"), "\"any\" beside others", "\"any\" alone, or anchors");
+        check.mismatch(&option("anchors"), "\"any\" beside others", "\"any\" alone, or anchors");
     }
     if rule.privileges.is_empty() {
-        check.say(&option("privileges"), "[]", format!("what is allowed, such as [\"rib\"], or [\"{ALL}\"]"));
+        check.mismatch(
+            &option("privileges"),
+            "[]",
+            format!("what is allowed, such as [\"rib\"], or [\"{ALL}\"]"),
+        );
     }
-    if rule.signer.as_ref().is_some_and(|signer| !signer.is_tied_well_to(&rule.prefix)) {
-        check.say(&option("prefix"), rule.prefix.to_string(), ONE_KIND);
+    if rule.signer.as_ref().is_some_and(|signer| !signer.has_consistent_variables(&rule.prefix)) {
+        check.mismatch(&option("prefix"), rule.prefix.to_string(), SAME_KIND);
     }
     let management = &config.management;
     if rule.from != Faces::Remote
-        && let Some((key, _)) = [("digest", management.digest), ("unknown_key", management.unknown_key)]
-            .into_iter()
-            .find(|(_, reach)| *reach != Reach::Nowhere)
+        && let Some((key, _)) =
+            [("digest", management.digest), ("unknown_key", management.unknown_key)]
+                .into_iter()
+                .find(|(_, reach)| *reach != AllowFrom::Nowhere)
     {
-        check.say(
+        check.mismatch(
             &option("from"),
-            format!("a rule for local faces, while management.{key} lets all of them do everything"),
-            "digest = \"nowhere\" and unknown_key = \"nowhere\" in [management], or from = \"remote\"",
+            format!(
+                "a rule for local faces, while management.{key} lets all of them do everything"
+            ),
+            "digest = \"nowhere\" and unknown_key = \"nowhere\" in [management], or from = \
+             \"remote\"",
         );
     }
-    if rule.from == Faces::Remote && management.localhop != Reach::Anywhere {
-        check.say(
+    if rule.from == Faces::Remote && management.localhop != AllowFrom::Anywhere {
+        check.mismatch(
             &option("from"),
             format!(
                 "a rule for other machines, while management.localhop is {:?}",

@@ -7,21 +7,22 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 pub use toml::de::DeValue;
 
-/// Limits of a number.
+/// Inclusive limits of a number; `None`: those of its type.
 pub type Limits = Option<RangeInclusive<u64>>;
 
-/// A type that options can have.
+/// The type of an option.
 pub trait Value: Sized {
-    /// From TOML; `None` when it is something else, or beyond the limits.
+    /// Reads a value from TOML. `None` if it has another type or exceeds the limits.
     fn read(value: &DeValue<'_>, limits: &Limits) -> Option<Self>;
 
-    /// As it stands behind `=`; `None` when the option is left out.
+    /// Returns the value as TOML. `None` if the option is not set.
     fn write(&self) -> Option<String>;
 
-    /// What a reader is told when it is something else.
+    /// Returns type and limits, as error messages state them.
     fn expected(limits: &Limits) -> String;
 
-    /// What stands for a value that must be there and can't be read, so that the rest of its item is checked nevertheless. `None` where nothing can.
+    /// Returns a placeholder for a mandatory value that could not be read, so that the other
+    /// options of its item are checked. `None` if there is no placeholder.
     fn blank() -> Option<Self> {
         None
     }
@@ -58,8 +59,8 @@ macro_rules! integers {
             }
 
             fn expected(limits: &Limits) -> String {
-                let (least, most) = limits.clone().unwrap_or(0..=u64::from(<$typ>::MAX)).into_inner();
-                format!("an integer from {least} to {most}")
+                let (min, max) = limits.clone().unwrap_or(0..=u64::from(<$typ>::MAX)).into_inner();
+                format!("an integer from {min} to {max}")
             }
         })+
     };
@@ -67,7 +68,7 @@ macro_rules! integers {
 
 integers!(u32, u64);
 
-/// Permissions of a file.
+/// The permission bits of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode(pub u32);
 
@@ -160,7 +161,7 @@ impl Value for Name {
     }
 }
 
-/// Where a page comes from, as browsers write it in `Origin`.
+/// The origin of a web page, as browsers send it in the header `Origin`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin(pub String);
 
@@ -168,9 +169,12 @@ impl Value for Origin {
     fn read(value: &DeValue<'_>, _: &Limits) -> Option<Self> {
         let origin = value.as_str()?;
         let (scheme, host) = origin.split_once("://")?;
-        let word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic() && b != b'/');
-        // Anything more, a path or a last slash, is never equal to what a browser writes.
-        (word(scheme) && word(host) && !host.contains('*')).then(|| Origin(origin.to_ascii_lowercase()))
+        let is_part = |text: &str| {
+            !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic() && b != b'/')
+        };
+        // A path or a trailing slash is refused, as it would never equal a browser's origin.
+        (is_part(scheme) && is_part(host) && !host.contains('*'))
+            .then(|| Origin(origin.to_ascii_lowercase()))
     }
 
     fn write(&self) -> Option<String> {
@@ -178,22 +182,24 @@ impl Value for Origin {
     }
 
     fn expected(_: &Limits) -> String {
-        "an origin in quotes as browsers write it, without a path, such as \"http://localhost:8080\""
+        "an origin in quotes as browsers write it, without a path, such as \
+         \"http://localhost:8080\""
             .to_owned()
     }
 }
 
-/// Where a face leads, as its URI. Whether it can be made is seen when it is made.
+/// A face URI. Only its scheme is checked here; whether a face can be created is checked later.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Uri(pub String);
 
 impl Value for Uri {
     fn read(value: &DeValue<'_>, _: &Limits) -> Option<Self> {
         let uri = value.as_str()?;
-        let (scheme, rest) = uri.split_once("://")?;
-        let known = ["unix", "shm", "tcp", "tcp4", "tcp6", "udp", "udp4", "udp6", "ws", "ether", "dev"]
-            .contains(&scheme);
-        (known && !rest.is_empty()).then(|| Uri(uri.to_owned()))
+        let (scheme, authority) = uri.split_once("://")?;
+        let is_known =
+            ["unix", "shm", "tcp", "tcp4", "tcp6", "udp", "udp4", "udp6", "ws", "ether", "dev"]
+                .contains(&scheme);
+        (is_known && !authority.is_empty()).then(|| Uri(uri.to_owned()))
     }
 
     fn write(&self) -> Option<String> {
@@ -201,13 +207,16 @@ impl Value for Uri {
     }
 
     fn expected(_: &Limits) -> String {
-        "a face URI in quotes: unix:///path, shm:///path, tcp4://, tcp6://, udp4://, udp6:// or ws:// with an address and perhaps a port, ether://[08:00:27:01:02:03], or dev:// and an interface".to_owned()
+        "a face URI in quotes: unix:///path, shm:///path, tcp4://, tcp6://, udp4://, udp6:// or \
+         ws:// with an address and perhaps a port, ether://[08:00:27:01:02:03], or dev:// and an \
+         interface"
+            .to_owned()
     }
 }
 
-/// Where strategies have their names.
+/// Prefix of strategy names.
 const STRATEGY_PREFIX: &str = "/localhost/nfd/strategy/";
-/// The strategies there are, by their short names. A test of the router holds this to the catalogue.
+/// All strategies, by their short names. A test of the router compares this with the catalogue.
 pub const STRATEGIES: [&str; 10] = [
     "best-route",
     "multicast",
@@ -221,15 +230,19 @@ pub const STRATEGIES: [&str; 10] = [
     "fail-over",
 ];
 
-/// A strategy's whole name. Written short, as in `best-route`, or whole.
+/// The full name of a strategy. In the file it may be short, as in `best-route`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrategyName(pub Name);
 
 impl Value for StrategyName {
     fn read(value: &DeValue<'_>, _: &Limits) -> Option<Self> {
         let text = value.as_str().filter(|text| !text.is_empty())?;
-        let whole = if text.starts_with('/') { text.to_owned() } else { format!("{STRATEGY_PREFIX}{text}") };
-        whole.parse().ok().map(StrategyName)
+        let full = if text.starts_with('/') {
+            text.to_owned()
+        } else {
+            format!("{STRATEGY_PREFIX}{text}")
+        };
+        full.parse().ok().map(StrategyName)
     }
 
     fn write(&self) -> Option<String> {
@@ -238,25 +251,26 @@ impl Value for StrategyName {
 
     fn expected(_: &Limits) -> String {
         format!(
-            "a strategy in quotes: its short name, such as \"multicast\", or its whole one, \"{STRATEGY_PREFIX}multicast\""
+            "a strategy in quotes: its short name, such as \"multicast\", or its full name, \
+             \"{STRATEGY_PREFIX}multicast\""
         )
     }
 }
 
-/// Levels of the log, from little to much.
+/// Log levels, from least to most detailed.
 const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
-/// Parts of the program that may have levels of their own.
+/// Parts of the program that can have a log level of their own.
 pub const LOG_PARTS: [&str; 13] = [
-    "api", "app", "balancer", "bench", "cli", "element", "elements", "faces", "name", "rest", "router",
-    "tables", "trust",
+    "api", "app", "balancer", "bench", "cli", "element", "elements", "faces", "name", "rest",
+    "router", "tables", "trust",
 ];
 
-/// What is logged: a level, and others for some parts, as in `info,router=debug`.
+/// A log filter: a level, and levels for parts of the program, as in `info,router=debug`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter(String);
 
 impl LogFilter {
-    /// As it is written.
+    /// Returns the text of the filter.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -271,11 +285,12 @@ impl Default for LogFilter {
 impl Value for LogFilter {
     fn read(value: &DeValue<'_>, _: &Limits) -> Option<Self> {
         let text = value.as_str().filter(|text| !text.is_empty())?;
-        let part = |part: &str| LOG_PARTS.contains(&part.strip_prefix("nw_").unwrap_or(part));
-        let fits = text.split(',').map(str::trim).all(|directive| match directive.split_once('=') {
-            Some((name, level)) => part(name.trim()) && LOG_LEVELS.contains(&level.trim()),
-            None => LOG_LEVELS.contains(&directive),
-        });
+        let is_part = |part: &str| LOG_PARTS.contains(&part.strip_prefix("nw_").unwrap_or(part));
+        let fits =
+            text.split(',').map(str::trim).all(|directive| match directive.split_once('=') {
+                Some((name, level)) => is_part(name.trim()) && LOG_LEVELS.contains(&level.trim()),
+                None => LOG_LEVELS.contains(&directive),
+            });
         fits.then(|| LogFilter(text.to_owned()))
     }
 
@@ -284,7 +299,9 @@ impl Value for LogFilter {
     }
 
     fn expected(_: &Limits) -> String {
-        "a level in quotes, one of \"error\", \"warn\", \"info\", \"debug\", \"trace\", or with levels of parts, such as \"info,router=debug\"".to_owned()
+        "a level in quotes, one of \"error\", \"warn\", \"info\", \"debug\", \"trace\", or with \
+         levels for parts of the program, such as \"info,router=debug\""
+            .to_owned()
     }
 }
 
@@ -321,28 +338,31 @@ impl<T: Value> Value for Vec<T> {
     }
 }
 
-/// Text as TOML has it, in quotes.
+/// Returns text as a TOML string.
 pub fn quote(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-/// Declares a type of option that is one of a few words.
+/// Declares an enum whose values are strings in the file.
 #[macro_export]
-macro_rules! words {
+macro_rules! string_enum {
     ($(#[$meta:meta])* $name:ident { $($(#[$item_meta:meta])* $item:ident = $word:literal,)+ }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum $name { $($(#[$item_meta])* $item,)+ }
 
         impl $name {
-            /// The word in the file.
+            /// Returns the string in the file.
             pub const fn as_str(self) -> &'static str {
                 match self { $($name::$item => $word,)+ }
             }
         }
 
         impl $crate::config::value::Value for $name {
-            fn read(value: &$crate::config::value::DeValue<'_>, _: &$crate::config::value::Limits) -> Option<Self> {
+            fn read(
+                value: &$crate::config::value::DeValue<'_>,
+                _: &$crate::config::value::Limits,
+            ) -> Option<Self> {
                 match value.as_str()? { $($word => Some($name::$item),)+ _ => None }
             }
 
@@ -358,4 +378,4 @@ macro_rules! words {
     };
 }
 
-pub use words;
+pub use string_enum;

@@ -1,6 +1,6 @@
-//! The asking side: command Interests, their answers, datasets in segments.
+//! The client side: encodes command Interests and dataset requests, and reassembles datasets.
 //!
-//! No sockets and no clock: nonces and times are passed in, packets come out and go in.
+//! No sockets and no clock: nonces and times are arguments, packets are returned and passed in.
 
 use super::command::{Dataset, IMPORT, Root, Verb};
 use super::face::{ChannelStatus, FaceQueryFilter, FaceStatus};
@@ -18,10 +18,11 @@ use nw_wire::{Data, InterestBuilder, Sign, types};
 /// InterestLifetime of commands and dataset requests, milliseconds.
 pub const LIFETIME_MS: u64 = 4000;
 
-/// InterestLifetime of commands that may wait for certificates: two, one after the other, that are asked for in vain.
+/// InterestLifetime of commands for which the router may have to fetch certificates, milliseconds:
+/// enough for two requests that time out one after the other.
 pub const FETCHING_LIFETIME_MS: u64 = 10_000;
 
-/// What makes one command Interest differ from the next. Take nonces from the system's random source.
+/// Values that make each command Interest unique. Nonces must come from a secure random source.
 #[derive(Clone, Copy, Debug)]
 pub struct Uniqueness {
     /// The Interest's nonce.
@@ -32,10 +33,10 @@ pub struct Uniqueness {
     pub time_ms: u64,
 }
 
-/// A command Interest, signed by packet format 0.3.
+/// Returns an encoded command Interest, signed with packet format 0.3.
 ///
 /// # Errors
-/// The signer's.
+/// The signer failed.
 pub fn command<S: Sign + ?Sized>(
     root: Root,
     verb: Verb,
@@ -46,10 +47,11 @@ pub fn command<S: Sign + ?Sized>(
     command_named(verb.name(root).with_generic(parameters.encode()), unique, signer)
 }
 
-/// As [`command`], by a signer whose certificates the router may have to fetch first: it lives for [`FETCHING_LIFETIME_MS`].
+/// Returns a command Interest as [`command`] does, with the lifetime [`FETCHING_LIFETIME_MS`], for
+/// a signer whose certificates the router may have to fetch.
 ///
 /// # Errors
-/// The signer's.
+/// The signer failed.
 pub fn command_fetching<S: Sign + ?Sized>(
     root: Root,
     verb: Verb,
@@ -58,13 +60,15 @@ pub fn command_fetching<S: Sign + ?Sized>(
     signer: &S,
 ) -> Result<Vec<u8>, S::Error> {
     let name = verb.name(root).with_generic(parameters.encode());
-    interest(name, unique).lifetime_ms(FETCHING_LIFETIME_MS).encode_signed(signer, &signature_fields(unique))
+    interest(name, unique)
+        .lifetime_ms(FETCHING_LIFETIME_MS)
+        .encode_signed(signer, &signature_fields(unique))
 }
 
-/// As [`command`], for a command that has another root: the whole name up to the signature.
+/// Returns a command Interest as [`command`] does, for any name up to the signature.
 ///
 /// # Errors
-/// The signer's.
+/// The signer failed.
 pub fn command_named<S: Sign + ?Sized>(
     name: Name,
     unique: Uniqueness,
@@ -73,10 +77,11 @@ pub fn command_named<S: Sign + ?Sized>(
     interest(name, unique).encode_signed(signer, &signature_fields(unique))
 }
 
-/// A `rib/announce` Interest for a prefix announcement, signed by packet format 0.3.
+/// Returns an encoded `rib/announce` Interest for a prefix announcement, signed with packet format
+/// 0.3.
 ///
 /// # Errors
-/// The signer's.
+/// The signer failed.
 pub fn announce<S: Sign + ?Sized>(
     root: Root,
     announcement: &Data<'_>,
@@ -87,14 +92,17 @@ pub fn announce<S: Sign + ?Sized>(
     interest.encode_signed(signer, &signature_fields(unique))
 }
 
-/// Octets of routes that one [`import`] carries.
+/// Maximum size of the routes in one [`import`], bytes.
 pub const IMPORT_LEN_MAX: usize = 8192;
 
-/// A `rib/import` Interest, signed by packet format 0.3: `routes` are encoded [`ControlParameters`] as `rib/register` takes them, one behind the
-/// other, at most [`IMPORT_LEN_MAX`] octets. The answer's `count` says how many were registered; after a refusal those before it stay.
+/// Returns an encoded `rib/import` Interest, signed with packet format 0.3.
+///
+/// `routes`: concatenated [`ControlParameters`] of `rib/register`, at most [`IMPORT_LEN_MAX`]
+/// bytes. The answer's `count` is the number of registered routes; if one is refused, those before
+/// it stay.
 ///
 /// # Errors
-/// The signer's.
+/// The signer failed.
 pub fn import<S: Sign + ?Sized>(
     routes: &[u8],
     lifetime_ms: u64,
@@ -108,7 +116,7 @@ pub fn import<S: Sign + ?Sized>(
 }
 
 fn interest(name: Name, unique: Uniqueness) -> InterestBuilder {
-    // An answer from a cache would be somebody else's.
+    // MustBeFresh, so that no cache answers with the response to another command.
     InterestBuilder::new(name).must_be_fresh(true).nonce(unique.nonce).lifetime_ms(LIFETIME_MS)
 }
 
@@ -119,7 +127,8 @@ fn signature_fields(unique: Uniqueness) -> Vec<u8> {
     fields
 }
 
-/// The Interest that asks for the newest version of a dataset. `filter` is for [`Dataset::FacesQuery`].
+/// Returns an encoded Interest for the newest version of a dataset. `filter` is for
+/// [`Dataset::FacesQuery`].
 pub fn dataset(dataset: Dataset, filter: Option<&FaceQueryFilter>, nonce: u32) -> Vec<u8> {
     let name = dataset.name(Root::Localhost);
     let name = match filter {
@@ -134,65 +143,66 @@ pub fn dataset(dataset: Dataset, filter: Option<&FaceQueryFilter>, nonce: u32) -
         .encode()
 }
 
-/// What a router says that has no such dataset: some answer with a control response in place of a segment.
+/// Returns the error of a router without this dataset: some answer with a control response instead
+/// of a segment.
 pub fn dataset_refused(data: &Data<'_>) -> Option<ControlResponse> {
     let response = ControlResponse::decode(data.content()).ok()?;
     (split(data.name()).is_none() && !response.is_ok()).then_some(response)
 }
 
-/// Puts the segments of a dataset together, in order.
+/// Reassembles a dataset from its segments, in order.
 #[derive(Debug)]
 pub struct Reassembly {
-    /// The name with its version, once the first answer said which.
+    /// Name with version, known after the first answer.
     versioned: Option<Name>,
     content: Vec<u8>,
     next: u64,
     content_len_max: usize,
 }
 
-/// What to do after a Data.
+/// The next step after a Data packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Ask for exactly this name.
-    Ask(Name),
-    /// This is the whole dataset.
-    Whole(Vec<u8>),
+    /// Request the Data with exactly this name.
+    Request(Name),
+    /// The dataset is complete.
+    Complete(Vec<u8>),
 }
 
-/// Why a Data is no part of the dataset.
+/// Error: a Data packet is not a part of the dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReassemblyError {
     /// Its name does not end in a version and a segment.
     #[error("the answer's name does not end in a version and a segment")]
     Name,
-    /// It is of another version than the first.
+    /// Its version differs from that of the first packet.
     #[error("the answer is of another version")]
     Version,
-    /// All segments together are longer than the asker wants.
-    #[error("the dataset is longer than {0} octets")]
+    /// The dataset exceeds the size limit.
+    #[error("the dataset is longer than {0} bytes")]
     TooLong(usize),
 }
 
 impl Reassembly {
-    /// Of a dataset of at most so many octets.
+    /// Returns an empty reassembly for a dataset of at most `content_len_max` bytes.
     pub const fn new(content_len_max: usize) -> Self {
         Reassembly { versioned: None, content: Vec::new(), next: 0, content_len_max }
     }
 
-    /// Takes an answer: to the first Interest, or to the one asked for last.
+    /// Adds the answer to the first Interest, or to the last one requested.
     ///
     /// # Errors
     /// See [`ReassemblyError`].
-    pub fn take(&mut self, data: &Data<'_>) -> Result<Progress, ReassemblyError> {
+    pub fn add(&mut self, data: &Data<'_>) -> Result<Progress, ReassemblyError> {
         let (versioned, segment) = split(data.name()).ok_or(ReassemblyError::Name)?;
         match &self.versioned {
             None => self.versioned = Some(versioned.to_name()),
-            Some(known) if known.as_ref() == versioned => {}
+            Some(first) if first.as_ref() == versioned => {}
             Some(_) => return Err(ReassemblyError::Version),
         }
-        // A cache may have answered the first Interest with a segment from the middle.
+        // A cache may answer the first Interest with any segment.
         if segment != self.next {
-            return Ok(Progress::Ask(versioned.to_name().with_segment(self.next)));
+            return Ok(Progress::Request(versioned.to_name().with_segment(self.next)));
         }
         if self.content.len() + data.content().len() > self.content_len_max {
             return Err(ReassemblyError::TooLong(self.content_len_max));
@@ -200,10 +210,10 @@ impl Reassembly {
         self.content.extend_from_slice(data.content());
         let last = data.final_block().and_then(|component| Kind::Segment.number(component));
         if last.is_some_and(|last| segment >= last) {
-            return Ok(Progress::Whole(core::mem::take(&mut self.content)));
+            return Ok(Progress::Complete(core::mem::take(&mut self.content)));
         }
         self.next += 1;
-        Ok(Progress::Ask(versioned.to_name().with_segment(self.next)))
+        Ok(Progress::Request(versioned.to_name().with_segment(self.next)))
     }
 }
 
@@ -214,7 +224,7 @@ fn split(name: NameRef<'_>) -> Option<(NameRef<'_>, u64)> {
     Some((versioned, segment))
 }
 
-/// An item that a dataset is a list of.
+/// An item of a dataset.
 pub trait Item: Scalar {
     /// TLV-TYPE of the item.
     const NUMBER: u32;
@@ -236,17 +246,17 @@ items! {
     XdpStatus = n::ITEM,
 }
 
-/// Writes the content of a dataset.
+/// Encodes the content of a dataset.
 pub fn encode_items<T: Item>(items: &[T]) -> Vec<u8> {
     let mut out = Vec::new();
     items.iter().for_each(|item| item.push(T::NUMBER, &mut out));
     out
 }
 
-/// Reads the content of a dataset; elements of other types are skipped unless critical.
+/// Decodes the content of a dataset. Elements of other types are skipped unless they are critical.
 ///
 /// # Errors
-/// What is wrong and where.
+/// The fault and its byte offset.
 pub fn decode_items<T: Item>(content: &[u8]) -> Result<Vec<T>, Error> {
     let mut reader = Reader::new(content, 0);
     let mut items = Vec::new();
@@ -260,18 +270,18 @@ pub fn decode_items<T: Item>(content: &[u8]) -> Result<Vec<T>, Error> {
     Ok(items)
 }
 
-/// Reads the content of `cs/info`.
+/// Decodes the content of `cs/info`.
 ///
 /// # Errors
-/// What is wrong and where.
+/// The fault and its byte offset.
 pub fn decode_cs_info(content: &[u8]) -> Result<CsInfo, Error> {
     decode_items(content)?.pop().ok_or(Error::new(Fault::MissingField, 0))
 }
 
-/// Reads the content of `status/general`.
+/// Decodes the content of `status/general`.
 ///
 /// # Errors
-/// What is wrong and where.
+/// The fault and its byte offset.
 pub fn decode_status(content: &[u8]) -> Result<ForwarderStatus, Error> {
     ForwarderStatus::decode_fields(content, 0)
 }
@@ -283,7 +293,8 @@ mod tests {
     use nw_wire::{DataBuilder, DigestSha256, Interest};
 
     fn segment(version: u64, segment: u64, last: u64, content: &[u8]) -> Vec<u8> {
-        let name = Dataset::FibList.name(Root::Localhost).with_version(version).with_segment(segment);
+        let name =
+            Dataset::FibList.name(Root::Localhost).with_version(version).with_segment(segment);
         let last = Name::new().with_segment(last);
         let Ok(wire) = DataBuilder::new(&name, content)
             .final_block(last.as_ref().component(0).unwrap())
@@ -291,63 +302,83 @@ mod tests {
         wire
     }
 
-    fn take(reassembly: &mut Reassembly, wire: &[u8]) -> Result<Progress, ReassemblyError> {
-        reassembly.take(&Data::check(wire).unwrap())
+    fn add(reassembly: &mut Reassembly, wire: &[u8]) -> Result<Progress, ReassemblyError> {
+        reassembly.add(&Data::check(wire).unwrap())
     }
 
     #[test]
-    fn segments_come_together() {
-        let ask = |segment| {
-            Ok(Progress::Ask(Dataset::FibList.name(Root::Localhost).with_version(9).with_segment(segment)))
+    fn reassembly_requests_segments_in_order() {
+        let request = |segment| {
+            Ok(Progress::Request(
+                Dataset::FibList.name(Root::Localhost).with_version(9).with_segment(segment),
+            ))
         };
         let mut reassembly = Reassembly::new(100);
         assert_eq!(
-            take(&mut reassembly, &segment(9, 2, 2, b"c")),
-            ask(0),
+            add(&mut reassembly, &segment(9, 2, 2, b"c")),
+            request(0),
             "a cache's answer from the middle"
         );
-        assert_eq!(take(&mut reassembly, &segment(9, 0, 2, b"a")), ask(1));
-        assert_eq!(take(&mut reassembly, &segment(8, 1, 2, b"x")), Err(ReassemblyError::Version));
-        assert_eq!(take(&mut reassembly, &segment(9, 1, 2, b"b")), ask(2));
-        assert_eq!(take(&mut reassembly, &segment(9, 2, 2, b"c")), Ok(Progress::Whole(b"abc".to_vec())));
+        assert_eq!(add(&mut reassembly, &segment(9, 0, 2, b"a")), request(1));
+        assert_eq!(add(&mut reassembly, &segment(8, 1, 2, b"x")), Err(ReassemblyError::Version));
+        assert_eq!(add(&mut reassembly, &segment(9, 1, 2, b"b")), request(2));
+        assert_eq!(
+            add(&mut reassembly, &segment(9, 2, 2, b"c")),
+            Ok(Progress::Complete(b"abc".to_vec()))
+        );
     }
 
     #[test]
-    fn a_control_response_in_place_of_a_segment_refuses_the_dataset() {
+    fn dataset_refused_detects_control_response() {
         let name = Dataset::StatusDrops.name(Root::Localhost);
-        let said = ControlResponse::refuse(501, "Unknown verb").encode();
+        let response = ControlResponse::refuse(501, "Unknown verb").encode();
         let data = |name: &Name, content: &[u8]| {
             let Ok(wire) = DataBuilder::new(name, content).encode(&DigestSha256);
             dataset_refused(&Data::check(&wire).unwrap())
         };
-        assert_eq!(data(&name, &said).map(|response| response.code), Some(501));
+        assert_eq!(data(&name, &response).map(|response| response.code), Some(501));
         assert_eq!(data(&name, b"something else"), None);
-        assert_eq!(data(&name.with_version(1).with_segment(0), &said), None, "content of a segment");
+        assert_eq!(
+            data(&name.with_version(1).with_segment(0), &response),
+            None,
+            "content of a segment"
+        );
     }
 
     #[test]
-    fn bounds_and_names() {
+    fn reassembly_refuses_long_datasets_and_wrong_names() {
         let mut reassembly = Reassembly::new(2);
-        assert_eq!(take(&mut reassembly, &segment(1, 0, 0, b"abc")), Err(ReassemblyError::TooLong(2)));
-        let Ok(wire) = DataBuilder::new(&Dataset::FibList.name(Root::Localhost), b"").encode(&DigestSha256);
-        assert_eq!(take(&mut reassembly, &wire), Err(ReassemblyError::Name));
+        assert_eq!(
+            add(&mut reassembly, &segment(1, 0, 0, b"abc")),
+            Err(ReassemblyError::TooLong(2))
+        );
+        let Ok(wire) =
+            DataBuilder::new(&Dataset::FibList.name(Root::Localhost), b"").encode(&DigestSha256);
+        assert_eq!(add(&mut reassembly, &wire), Err(ReassemblyError::Name));
     }
 
     #[test]
-    fn a_command_is_read_as_it_was_meant() {
+    fn command_is_parsed_as_encoded() {
         let unique = Uniqueness { nonce: 1, signature_nonce: [2; 8], time_ms: 3 };
-        let parameters =
-            ControlParameters { cost: Some(7), ..ControlParameters::of("/a".parse::<Name>().unwrap()) };
-        let Ok(wire) = command(Root::Localhost, Verb::RibRegister, &parameters, unique, &DigestSha256);
+        let parameters = ControlParameters {
+            cost: Some(7),
+            ..ControlParameters::of("/a".parse::<Name>().unwrap())
+        };
+        let Ok(wire) =
+            command(Root::Localhost, Verb::RibRegister, &parameters, unique, &DigestSha256);
         let interest = Interest::check(&wire).unwrap();
         let info = interest.signature_info().unwrap();
         assert_eq!((info.nonce(), info.time_ms()), (Some(&[2u8; 8][..]), Some(3)));
-        let request = Request::Command { verb: Verb::RibRegister, parameters, form: SignatureForm::V03 };
+        let request =
+            Request::Command { verb: Verb::RibRegister, parameters, form: SignatureForm::V03 };
         assert_eq!(parse(&interest), Some((Root::Localhost, request)));
 
         let wire = dataset(Dataset::FacesQuery, Some(&FaceQueryFilter::default()), 5);
         let interest = Interest::check(&wire).unwrap();
         assert!(interest.can_be_prefix() && interest.must_be_fresh());
-        assert!(matches!(parse(&interest), Some((_, Request::Dataset { dataset: Dataset::FacesQuery, .. }))));
+        assert!(matches!(
+            parse(&interest),
+            Some((_, Request::Dataset { dataset: Dataset::FacesQuery, .. }))
+        ));
     }
 }

@@ -1,13 +1,18 @@
-//! Names of commands, datasets and the notification stream, read from Interests.
+//! Parses the names of management Interests: commands, datasets, the notification stream.
 //!
 //! ```text
-//! /localhost/nfd/rib/register/<ControlParameters>/params-sha256=…                                signed by format 0.3
-//! /localhost/nfd/rib/register/<ControlParameters>/<timestamp>/<nonce>/<SigInfo>/<SigValue>       signed by format 0.2
-//! /localhost/nfd/rib/announce/params-sha256=…                                                    a prefix announcement in ApplicationParameters
-//! /localhost/nfd/rib/import/params-sha256=…                                                      routes in ApplicationParameters: not NFD's
-//! /localhost/nfd/faces/list[/params-sha256=…][/<version>[/<segment>]]                            a dataset
-//! /localhost/nfd/faces/query/<FaceQueryFilter>[…]                                                a dataset with a question
-//! /localhost/nfd/faces/events[/<sequence number>]                                                notifications
+//! signed with packet format 0.3:
+//!   /localhost/nfd/rib/register/<ControlParameters>/params-sha256=…
+//! signed with packet format 0.2:
+//!   /localhost/nfd/rib/register/<ControlParameters>/<timestamp>/<nonce>/<SigInfo>/<SigValue>
+//! a prefix announcement in ApplicationParameters:
+//!   /localhost/nfd/rib/announce/params-sha256=…
+//! routes in ApplicationParameters (an extension of Namewire):
+//!   /localhost/nfd/rib/import/params-sha256=…
+//! datasets, and notifications:
+//!   /localhost/nfd/faces/list[/params-sha256=…][/<version>[/<segment>]]
+//!   /localhost/nfd/faces/query/<FaceQueryFilter>[…]
+//!   /localhost/nfd/faces/events[/<sequence number>]
 //! ```
 
 use super::face::FaceQueryFilter;
@@ -16,17 +21,17 @@ use nw_name::convention::Kind;
 use nw_name::{Component, ComponentType, Name, NameRef};
 use nw_wire::Interest;
 
-/// Where management is reached.
+/// The prefix of a management Interest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
-    /// `/localhost/nfd`: by faces of this machine.
+    /// `/localhost/nfd`, for local faces.
     Localhost,
-    /// `/localhop/nfd`: by neighbours, for `rib` commands only.
+    /// `/localhop/nfd`, for neighbours, with `rib` commands only.
     Localhop,
 }
 
 impl Root {
-    /// Its name.
+    /// Returns the prefix.
     pub fn name(self) -> Name {
         Name::new().with_generic(self.scope()).with_generic("nfd")
     }
@@ -39,32 +44,37 @@ impl Root {
     }
 }
 
-macro_rules! words {
-    ($(#[$meta:meta])* $name:ident { $($(#[$item_meta:meta])* $item:ident = $module:literal $word:literal,)+ }) => {
+/// Declares an enum of names with two components after the prefix: module and word.
+macro_rules! verb_enum {
+    ($(#[$meta:meta])* $name:ident {
+        $($(#[$item_meta:meta])* $item:ident = $module:literal $word:literal,)+
+    }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $name { $($(#[$item_meta])* $item,)+ }
 
         impl $name {
-            /// Every one.
+            /// All values.
             pub const ALL: &'static [$name] = &[$($name::$item,)+];
 
-            /// First component behind the root.
+            /// Returns the first component after the prefix.
             pub const fn module(self) -> &'static str {
                 match self { $($name::$item => $module,)+ }
             }
 
-            /// Second component behind the root.
+            /// Returns the second component after the prefix.
             pub const fn word(self) -> &'static str {
                 match self { $($name::$item => $word,)+ }
             }
 
-            /// From the two components.
+            /// Returns the value with these two components.
             pub fn from_words(module: &[u8], word: &[u8]) -> Option<Self> {
-                Self::ALL.iter().copied().find(|it| it.module().as_bytes() == module && it.word().as_bytes() == word)
+                Self::ALL.iter().copied().find(|value| {
+                    value.module().as_bytes() == module && value.word().as_bytes() == word
+                })
             }
 
-            /// The name under a root.
+            /// Returns the name under a prefix.
             pub fn name(self, root: Root) -> Name {
                 root.name().with_generic(self.module()).with_generic(self.word())
             }
@@ -78,72 +88,72 @@ macro_rules! words {
     };
 }
 
-words! {
-    /// What can be commanded.
+verb_enum! {
+    /// A command.
     Verb {
-        /// Make a face.
+        /// Create a face.
         FacesCreate = "faces" "create",
-        /// Change a face.
+        /// Update a face.
         FacesUpdate = "faces" "update",
-        /// End a face.
+        /// Close a face.
         FacesDestroy = "faces" "destroy",
         /// Add a next hop without a route.
         FibAddNextHop = "fib" "add-nexthop",
         /// Remove a next hop.
         FibRemoveNextHop = "fib" "remove-nexthop",
-        /// Add a route, or change it.
+        /// Add or change a route.
         RibRegister = "rib" "register",
         /// Remove a route.
         RibUnregister = "rib" "unregister",
-        /// Add a route that a prefix announcement speaks for.
+        /// Add a route for a prefix announcement.
         RibAnnounce = "rib" "announce",
-        /// Change the content store.
+        /// Configure the content store.
         CsConfig = "cs" "config",
-        /// Erase from the content store.
+        /// Erase Data from the content store.
         CsErase = "cs" "erase",
-        /// Choose a prefix' strategy.
+        /// Set the strategy of a prefix.
         StrategyChoiceSet = "strategy-choice" "set",
-        /// Leave the choice to the shorter prefix.
+        /// Remove the strategy choice of a prefix.
         StrategyChoiceUnset = "strategy-choice" "unset",
     }
 }
 
-words! {
-    /// What can be listed.
+verb_enum! {
+    /// A dataset.
     Dataset {
-        /// Every face.
+        /// All faces.
         FacesList = "faces" "list",
-        /// Every listener.
+        /// All listeners.
         FacesChannels = "faces" "channels",
-        /// The faces a filter matches.
+        /// Faces that match a filter.
         FacesQuery = "faces" "query",
         /// The FIB.
         FibList = "fib" "list",
         /// The RIB.
         RibList = "rib" "list",
-        /// The content store.
+        /// State of the content store.
         CsInfo = "cs" "info",
-        /// Strategies by prefix.
+        /// Strategy choices.
         StrategyChoiceList = "strategy-choice" "list",
-        /// The router as a whole.
+        /// State and counters of the router.
         StatusGeneral = "status" "general",
-        /// Packets dropped, by reason. Not NFD's: other routers don't answer.
+        /// Dropped packets by reason. An extension of Namewire.
         StatusDrops = "status" "drops",
-        /// Threads that forward. Not NFD's either.
+        /// Forwarding threads. An extension of Namewire.
         StatusShards = "status" "shards",
-        /// Interfaces that go by AF_XDP. Not NFD's either.
+        /// Interfaces that use AF_XDP. An extension of Namewire.
         StatusXdp = "status" "xdp",
     }
 }
 
 impl Verb {
-    /// True for commands that neighbours may send to [`Root::Localhop`].
+    /// Returns whether neighbours may send the command, to [`Root::Localhop`].
     pub const fn is_for_neighbours(self) -> bool {
         matches!(self, Verb::RibRegister | Verb::RibUnregister | Verb::RibAnnounce)
     }
 }
 
-/// How a command Interest is signed, by its form; nothing is verified here.
+/// The form of a command's signature. It is not verified here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureForm {
     /// Format 0.3: InterestSignatureInfo and a parameters digest.
@@ -154,52 +164,52 @@ pub enum SignatureForm {
     Unsigned,
 }
 
-/// What an Interest asks management for.
+/// A parsed management Interest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// To do something.
+    /// A command.
     Command {
-        /// What.
+        /// The command.
         verb: Verb,
-        /// With what.
+        /// Its parameters.
         parameters: ControlParameters,
-        /// How the Interest is signed.
+        /// The form of its signature.
         form: SignatureForm,
     },
-    /// To accept a prefix announcement: the Data in ApplicationParameters, not decoded yet.
+    /// A prefix announcement in ApplicationParameters, not decoded yet.
     Announce {
-        /// The Data, whole.
+        /// The encoded Data.
         announcement: &'a [u8],
     },
-    /// To register many routes. Not NFD's: other routers don't answer.
+    /// A registration of many routes. An extension of Namewire.
     Import {
-        /// [`ControlParameters`] of `rib/register`, one behind the other, not decoded yet.
+        /// Concatenated [`ControlParameters`] of `rib/register`, not decoded yet.
         routes: &'a [u8],
     },
-    /// For a dataset.
+    /// A request for a dataset.
     Dataset {
-        /// Which.
+        /// The dataset.
         dataset: Dataset,
-        /// Of [`Dataset::FacesQuery`], which faces; empty otherwise.
+        /// The filter of [`Dataset::FacesQuery`]; empty for other datasets.
         filter: FaceQueryFilter,
-        /// The name up to what versions come behind: the dataset's, its filter, a parameters digest.
+        /// The name up to the version: the dataset's name, filter and parameters digest.
         prefix: NameRef<'a>,
-        /// A version that is asked for.
+        /// The requested version, if any.
         version: Option<u64>,
-        /// A segment of it that is asked for.
+        /// The requested segment, if any.
         segment: Option<u64>,
     },
-    /// For a notification about faces: the one of a sequence number, or the next.
+    /// A request for a face notification: that with a sequence number, or the next one.
     Events {
         /// The sequence number.
         sequence: Option<u64>,
     },
-    /// To do something that has the form of a command and is none.
+    /// The form of a command, but an unknown one.
     Unknown,
 }
 
-/// Reads an Interest's name. `None` when management has nothing to answer: another root, components that make no sense, parameters that
-/// can't be decoded ("bad parameters encoding: silence").
+/// Parses the name of an Interest. `None` if management does not answer: another prefix, malformed
+/// components, or parameters that can't be decoded ("bad parameters encoding: silence").
 pub fn parse<'a>(interest: &Interest<'a>) -> Option<(Root, Request<'a>)> {
     let name = interest.name();
     let mut components = name.components();
@@ -224,13 +234,13 @@ pub fn parse<'a>(interest: &Interest<'a>) -> Option<(Root, Request<'a>)> {
     let import = (module, word) == IMPORT;
     if verb == Some(Verb::RibAnnounce) || import {
         let digest = components.next()?.typ() == ComponentType::PARAMETERS_DIGEST;
-        let whole = digest && components.next().is_none();
+        let is_complete = digest && components.next().is_none();
         let parameters = interest.parameters()?;
         let request = match import {
             true => Request::Import { routes: parameters },
             false => Request::Announce { announcement: parameters },
         };
-        return whole.then_some((root, request));
+        return is_complete.then_some((root, request));
     }
     let parameters = ControlParameters::decode(generic(components.next()?)?).ok()?;
     let form = signature_form(interest, components)?;
@@ -244,42 +254,55 @@ pub fn parse<'a>(interest: &Interest<'a>) -> Option<(Root, Request<'a>)> {
 /// Module and word of [`Request::Import`].
 pub(super) const IMPORT: (&[u8], &[u8]) = (b"rib", b"import");
 
-/// Components of a dataset's name, filter aside.
+/// Number of components of a dataset's name, without filter.
 const DATASET_LEN: usize = 4;
 
 fn parse_dataset<'a>(dataset: Dataset, name: NameRef<'a>) -> Option<Request<'a>> {
-    let mut rest = name.components().skip(DATASET_LEN).peekable();
+    let mut components = name.components().skip(DATASET_LEN).peekable();
     let mut prefix_len = DATASET_LEN;
     let mut filter = FaceQueryFilter::default();
     if dataset == Dataset::FacesQuery {
-        filter = FaceQueryFilter::decode(generic(rest.next()?)?).ok()?;
+        filter = FaceQueryFilter::decode(generic(components.next()?)?).ok()?;
         prefix_len += 1;
     }
-    // python-ndn's tools ask for datasets by signed Interests; the answer is to have that longer name.
-    if rest.next_if(|component| component.typ() == ComponentType::PARAMETERS_DIGEST).is_some() {
+    // python-ndn's tools request datasets with signed Interests; the answer must have the longer
+    // name.
+    if components.next_if(|component| component.typ() == ComponentType::PARAMETERS_DIGEST).is_some()
+    {
         prefix_len += 1;
     }
-    let mut number = |kind: Kind| rest.next().map(|component| kind.number(component).ok_or(()));
+    let mut number =
+        |kind: Kind| components.next().map(|component| kind.number(component).ok_or(()));
     let version = number(Kind::Version).transpose().ok()?;
     let segment = number(Kind::Segment).transpose().ok()?;
     let prefix = name.prefix(prefix_len);
-    rest.next().is_none().then_some(Request::Dataset { dataset, filter, prefix, version, segment })
+    components.next().is_none().then_some(Request::Dataset {
+        dataset,
+        filter,
+        prefix,
+        version,
+        segment,
+    })
 }
 
 fn signature_form<'a>(
     interest: &Interest<'_>,
-    mut rest: impl Iterator<Item = Component<'a>>,
+    mut components: impl Iterator<Item = Component<'a>>,
 ) -> Option<SignatureForm> {
-    let Some(first) = rest.next() else {
+    let Some(first) = components.next() else {
         return Some(SignatureForm::Unsigned);
     };
     if first.typ() == ComponentType::PARAMETERS_DIGEST {
-        let form =
-            if interest.signature_info().is_some() { SignatureForm::V03 } else { SignatureForm::Unsigned };
-        return rest.next().is_none().then_some(form);
+        let form = if interest.signature_info().is_some() {
+            SignatureForm::V03
+        } else {
+            SignatureForm::Unsigned
+        };
+        return components.next().is_none().then_some(form);
     }
-    // Timestamp (the one in hand), nonce, SignatureInfo, SignatureValue. What is in them is the trust layer's business.
-    (rest.count() == 3).then_some(SignatureForm::V02)
+    // Timestamp (`first`), nonce, SignatureInfo, SignatureValue. Their contents are checked when
+    // the signature is verified.
+    (components.count() == 3).then_some(SignatureForm::V02)
 }
 
 fn generic(component: Component<'_>) -> Option<&[u8]> {
@@ -300,7 +323,10 @@ mod tests {
     #[test]
     fn every_word_finds_itself() {
         for verb in Verb::ALL {
-            assert_eq!(Verb::from_words(verb.module().as_bytes(), verb.word().as_bytes()), Some(*verb));
+            assert_eq!(
+                Verb::from_words(verb.module().as_bytes(), verb.word().as_bytes()),
+                Some(*verb)
+            );
         }
         for dataset in Dataset::ALL {
             let name = dataset.name(Root::Localhost).to_string();
@@ -314,17 +340,23 @@ mod tests {
         let parameters = ControlParameters::of("/a".parse::<Name>().unwrap());
         let name = Verb::RibRegister.name(Root::Localhop).with_generic(parameters.encode());
         let form = |wire: Vec<u8>| match parse(&Interest::check(&wire).unwrap()) {
-            Some((Root::Localhop, Request::Command { verb: Verb::RibRegister, parameters: read, form })) => {
+            Some((
+                Root::Localhop,
+                Request::Command { verb: Verb::RibRegister, parameters: read, form },
+            )) => {
                 assert_eq!(read, parameters);
                 Some(form)
             }
             None => None,
             other => panic!("{other:?}"),
         };
-        assert_eq!(form(InterestBuilder::new(name.clone()).encode()), Some(SignatureForm::Unsigned));
+        assert_eq!(
+            form(InterestBuilder::new(name.clone()).encode()),
+            Some(SignatureForm::Unsigned)
+        );
         let Ok(signed) = InterestBuilder::new(name.clone()).encode_signed(&DigestSha256, &[]);
         assert_eq!(form(signed), Some(SignatureForm::V03));
-        // An RSA SignatureValue makes a component of 260 octets.
+        // An RSA SignatureValue is a component of 260 bytes.
         let parts: [&[u8]; 4] = [&[1; 8], &[2; 8], &[22, 3, 27, 1, 1], &[23; 260]];
         let old = parts.iter().fold(name.clone(), |name, part| name.with_generic(part));
         assert_eq!(form(InterestBuilder::new(old.clone()).encode()), Some(SignatureForm::V02));
@@ -333,12 +365,21 @@ mod tests {
     }
 
     #[test]
-    fn datasets_versions_and_segments() {
-        let digest = "params-sha256=00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff";
+    fn parse_reads_versions_and_segments_of_datasets() {
+        let digest =
+            "params-sha256=00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff";
         let base = "/localhost/nfd/rib/list";
-        assert!(parse_uri(&format!("{base}/v=5")).unwrap().1.contains("version: Some(5), segment: None"));
         assert!(
-            parse_uri(&format!("{base}/v=5/seg=2")).unwrap().1.contains("version: Some(5), segment: Some(2)")
+            parse_uri(&format!("{base}/v=5"))
+                .unwrap()
+                .1
+                .contains("version: Some(5), segment: None")
+        );
+        assert!(
+            parse_uri(&format!("{base}/v=5/seg=2"))
+                .unwrap()
+                .1
+                .contains("version: Some(5), segment: Some(2)")
         );
         assert!(
             parse_uri(&format!("{base}/%FD%05/%00%02"))
@@ -349,17 +390,23 @@ mod tests {
         for odd in ["x", "seg=1", "v=5/x", "v=5/seg=1/x"] {
             assert_eq!(parse_uri(&format!("{base}/{odd}")), None, "{odd}");
         }
-        assert_eq!(parse_uri("/localhost/nfd/faces/query/%96%01"), None, "a filter that can't be decoded");
-        // As python-ndn's tools ask; the Interest has parameters, as the packet format wants it.
+        assert_eq!(
+            parse_uri("/localhost/nfd/faces/query/%96%01"),
+            None,
+            "a filter that can't be decoded"
+        );
+        // A signed request as of python-ndn's tools.
         let wire = InterestBuilder::new(base.parse::<Name>().unwrap()).parameters([]).encode();
         let interest = Interest::check(&wire).unwrap();
-        let Some((Root::Localhost, Request::Dataset { prefix, .. })) = parse(&interest) else { panic!() };
+        let Some((Root::Localhost, Request::Dataset { prefix, .. })) = parse(&interest) else {
+            panic!()
+        };
         assert_eq!(prefix, interest.name());
         assert!(digest.len() > 64 && prefix.len() == 5);
     }
 
     #[test]
-    fn what_is_none_of_ours_is_not_answered() {
+    fn parse_ignores_other_names() {
         for uri in [
             "/",
             "/localhost",
@@ -379,7 +426,9 @@ mod tests {
             }
         }
         assert!(parse_uri("/localhost/nfd/faces/events").unwrap().1.contains("sequence: None"));
-        assert!(parse_uri("/localhost/nfd/faces/events/seq=7").unwrap().1.contains("sequence: Some(7)"));
+        assert!(
+            parse_uri("/localhost/nfd/faces/events/seq=7").unwrap().1.contains("sequence: Some(7)")
+        );
         assert_eq!(parse_uri("/localhost/nfd/rib/dance/h%00").unwrap().1, "Unknown");
     }
 }

@@ -1,82 +1,85 @@
-//! Faces and channels as management shows them.
+//! Records of faces and channels, and face events.
 
 use super::number as n;
 use super::record::{Scalar, choice, record};
 use nw_name::tlv::{Error, Fault, Reader};
 
 choice! {
-    /// Whether the other end is on this machine.
+    /// The scope of a face: whether its peer is on this machine.
     FaceScope {
-        /// It is not.
+        /// The peer is on another machine.
         NonLocal = 0 "non-local",
-        /// It is.
+        /// The peer is on this machine.
         Local = 1 "local",
     }
 }
 
 choice! {
-    /// When a face goes away.
+    /// When a face is closed.
     FacePersistency {
-        /// When its socket fails, or when told to.
+        /// When its socket fails, or by a command.
         Persistent = 0 "persistent",
-        /// Also when idle: faces of peers that came by themselves.
+        /// Also when idle: faces created by incoming packets or connections.
         OnDemand = 1 "on-demand",
-        /// Only when told to; it reconnects.
+        /// Only by a command; it reconnects.
         Permanent = 2 "permanent",
     }
 }
 
 choice! {
-    /// Who hears what is sent.
+    /// The receivers of packets sent on a face.
     LinkType {
         /// One peer.
         PointToPoint = 0 "point-to-point",
-        /// All on the link.
+        /// All hosts on the link.
         MultiAccess = 1 "multi-access",
-        /// All in radio range.
+        /// All hosts in radio range.
         AdHoc = 2 "ad-hoc",
     }
 }
 
 choice! {
-    /// What happened to a face.
+    /// The kind of a face event.
     FaceEventKind {
-        /// It was made.
+        /// The face was created.
         Created = 1 "created",
-        /// It is gone.
+        /// The face was closed.
         Destroyed = 2 "destroyed",
-        /// Its link works again.
+        /// Its link is up again.
         Up = 3 "up",
-        /// Its link does not work.
+        /// Its link is down.
         Down = 4 "down",
     }
 }
 
 record! {
-    /// One face, with its counters.
+    /// Attributes and counters of a face.
     FaceStatus {
-        /// Its id.
+        /// Face id.
         face_id: u64 = n::FACE_ID,
-        /// Its far end.
+        /// Remote URI.
         uri: String = n::URI,
-        /// Its near end.
+        /// Local URI.
         local_uri: String = n::LOCAL_URI,
-        /// Milliseconds until it goes away when nothing happens; absent for faces that stay.
+        /// Milliseconds until it is closed if it stays idle; absent for faces without idle timeout.
         #[serde(rename = "expiration_period_ms", skip_serializing_if = "Option::is_none")]
         expiration_period: Option<u64> = n::EXPIRATION_PERIOD,
-        /// Whether the other end is on this machine.
+        /// Scope.
         scope: FaceScope = n::FACE_SCOPE,
-        /// When it goes away.
+        /// Persistency.
         persistency: FacePersistency = n::FACE_PERSISTENCY,
-        /// Who hears what is sent.
+        /// Link type.
         link_type: LinkType = n::LINK_TYPE,
-        /// Nanoseconds between congestion marks at first.
-        #[serde(rename = "base_congestion_marking_interval_ns", skip_serializing_if = "Option::is_none")]
+        /// Base interval of congestion marks, nanoseconds.
+        #[serde(
+            rename = "base_congestion_marking_interval_ns",
+            skip_serializing_if = "Option::is_none"
+        )]
         base_congestion_marking_interval: Option<u64> = n::BASE_CONGESTION_MARKING_INTERVAL,
-        /// Octets in the send queue beyond which it is congested.
+        /// Bytes in the send queue above which packets are marked.
         #[serde(skip_serializing_if = "Option::is_none")]
         default_congestion_threshold: Option<u64> = n::DEFAULT_CONGESTION_THRESHOLD,
-        /// Octets of the largest link packet; absent when there is no limit.
+        /// MTU: largest link packet, bytes; absent without a limit.
         #[serde(skip_serializing_if = "Option::is_none")]
         mtu: Option<u64> = n::MTU,
         /// Interests received.
@@ -91,20 +94,25 @@ record! {
         out_data: u64 = n::N_OUT_DATA,
         /// Nacks sent.
         out_nacks: u64 = n::N_OUT_NACKS,
-        /// Octets received.
+        /// Bytes received.
         in_bytes: u64 = n::N_IN_BYTES,
-        /// Octets sent.
+        /// Bytes sent.
         out_bytes: u64 = n::N_OUT_BYTES,
-        /// Bits: see [`FACE_FLAGS`](super::named::FACE_FLAGS); words in JSON.
-        #[serde(with = "super::named::face_flags")]
+        /// Flag bits, see [`FACE_FLAGS`](super::labels::FACE_FLAGS); words in JSON.
+        #[serde(with = "super::labels::face_flags")]
         #[schema(value_type = Vec<crate::schema::FaceFlagText>)]
         flags: u64 = n::FLAGS,
     }
 }
 
 impl FaceStatus {
-    /// A face without traffic, of one peer, persistent, without limit or flags.
-    pub fn new(face_id: u64, uri: impl Into<String>, local_uri: impl Into<String>, scope: FaceScope) -> Self {
+    /// Returns a persistent point-to-point face without traffic, MTU and flags.
+    pub fn new(
+        face_id: u64,
+        uri: impl Into<String>,
+        local_uri: impl Into<String>,
+        scope: FaceScope,
+    ) -> Self {
         FaceStatus {
             face_id,
             uri: uri.into(),
@@ -130,46 +138,46 @@ impl FaceStatus {
 }
 
 record! {
-    /// A listener, or something else that makes faces.
+    /// A channel: a listener that creates faces.
     ChannelStatus {
-        /// Where it listens.
+        /// Local URI of the listener.
         local_uri: String = n::LOCAL_URI,
     }
 }
 
 record! {
-    /// Which faces are asked for; absent fields match all.
+    /// A filter of faces. Absent fields match all faces.
     #[derive(Default)]
     FaceQueryFilter {
-        /// The face of this id.
+        /// Face id.
         face_id: Option<u64> = n::FACE_ID,
-        /// Faces whose far or near end has this scheme.
+        /// Scheme of the remote or local URI.
         uri_scheme: Option<String> = n::URI_SCHEME,
-        /// Faces with this far end.
+        /// Remote URI.
         uri: Option<String> = n::URI,
-        /// Faces with this near end.
+        /// Local URI.
         local_uri: Option<String> = n::LOCAL_URI,
-        /// Faces of this scope.
+        /// Scope.
         scope: Option<FaceScope> = n::FACE_SCOPE,
-        /// Faces of this persistency.
+        /// Persistency.
         persistency: Option<FacePersistency> = n::FACE_PERSISTENCY,
-        /// Faces of this kind of link.
+        /// Link type.
         link_type: Option<LinkType> = n::LINK_TYPE,
     }
 }
 
 impl FaceQueryFilter {
-    /// The whole element, as it stands in the name of the dataset.
+    /// Returns the encoded element, a component of the dataset's name.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.push(n::FACE_QUERY_FILTER, &mut out);
         out
     }
 
-    /// Reads one whole element and nothing behind it.
+    /// Decodes one element, without trailing bytes.
     ///
     /// # Errors
-    /// What is wrong and where.
+    /// The fault and its byte offset.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes, 0);
         let element = reader.next()?.filter(|element| element.typ == n::FACE_QUERY_FILTER);
@@ -180,50 +188,52 @@ impl FaceQueryFilter {
         Self::read(&element)
     }
 
-    /// True when the face is asked for.
+    /// Returns whether a face matches the filter.
     pub fn matches(&self, face: &FaceStatus) -> bool {
-        fn is<T: PartialEq>(wanted: &Option<T>, actual: &T) -> bool {
-            wanted.as_ref().is_none_or(|wanted| wanted == actual)
+        fn matches<T: PartialEq>(filter: &Option<T>, actual: &T) -> bool {
+            filter.as_ref().is_none_or(|filter| filter == actual)
         }
         let scheme = |uri: &str| uri.split_once("://").map(|(scheme, _)| scheme.to_owned());
-        is(&self.face_id, &face.face_id)
-            && self.uri_scheme.as_ref().is_none_or(|wanted| {
-                [&face.uri, &face.local_uri].into_iter().any(|uri| scheme(uri).as_ref() == Some(wanted))
+        matches(&self.face_id, &face.face_id)
+            && self.uri_scheme.as_ref().is_none_or(|filter| {
+                [&face.uri, &face.local_uri]
+                    .into_iter()
+                    .any(|uri| scheme(uri).as_ref() == Some(filter))
             })
-            && is(&self.uri, &face.uri)
-            && is(&self.local_uri, &face.local_uri)
-            && is(&self.scope, &face.scope)
-            && is(&self.persistency, &face.persistency)
-            && is(&self.link_type, &face.link_type)
+            && matches(&self.uri, &face.uri)
+            && matches(&self.local_uri, &face.local_uri)
+            && matches(&self.scope, &face.scope)
+            && matches(&self.persistency, &face.persistency)
+            && matches(&self.link_type, &face.link_type)
     }
 }
 
 record! {
-    /// What happened to a face.
+    /// A notification about a face event.
     FaceEventNotification {
-        /// What.
+        /// Kind of the event.
         kind: FaceEventKind = n::FACE_EVENT_KIND,
-        /// Its id.
+        /// Face id.
         face_id: u64 = n::FACE_ID,
-        /// Its far end.
+        /// Remote URI.
         uri: String = n::URI,
-        /// Its near end.
+        /// Local URI.
         local_uri: String = n::LOCAL_URI,
-        /// Whether the other end is on this machine.
+        /// Scope.
         scope: FaceScope = n::FACE_SCOPE,
-        /// When it goes away.
+        /// Persistency.
         persistency: FacePersistency = n::FACE_PERSISTENCY,
-        /// Who hears what is sent.
+        /// Link type.
         link_type: LinkType = n::LINK_TYPE,
-        /// Bits: see [`FACE_FLAGS`](super::named::FACE_FLAGS); words in JSON.
-        #[serde(with = "super::named::face_flags")]
+        /// Flag bits, see [`FACE_FLAGS`](super::labels::FACE_FLAGS); words in JSON.
+        #[serde(with = "super::labels::face_flags")]
         #[schema(value_type = Vec<crate::schema::FaceFlagText>)]
         flags: u64 = n::FLAGS,
     }
 }
 
 impl FaceEventNotification {
-    /// That this happened to this face.
+    /// Returns a notification about an event of a face.
     pub fn new(kind: FaceEventKind, face: &FaceStatus) -> Self {
         FaceEventNotification {
             kind,
@@ -237,20 +247,21 @@ impl FaceEventNotification {
         }
     }
 
-    /// The whole element, as it stands in Content.
+    /// Returns the encoded element, the content of a notification.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.push(n::FACE_EVENT_NOTIFICATION, &mut out);
         out
     }
 
-    /// Reads one whole element.
+    /// Decodes one element.
     ///
     /// # Errors
-    /// What is wrong and where.
+    /// The fault and its byte offset.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        let element =
-            Reader::new(bytes, 0).next()?.filter(|element| element.typ == n::FACE_EVENT_NOTIFICATION);
+        let element = Reader::new(bytes, 0)
+            .next()?
+            .filter(|element| element.typ == n::FACE_EVENT_NOTIFICATION);
         element.ok_or(Error::new(Fault::MissingField, 0)).and_then(|element| Self::read(&element))
     }
 }
@@ -262,23 +273,29 @@ mod tests {
     use utoipa::openapi::RefOr;
     use utoipa::openapi::schema::Schema;
 
-    /// The words of a type in the OpenAPI document, and those that are sent.
-    fn words<T: PartialSchema>(sent: &[&str]) {
+    /// Compares the words of a type in the OpenAPI document with those in JSON.
+    fn assert_schema_words<T: PartialSchema>(sent: &[&str]) {
         let RefOr::T(Schema::Object(schema)) = T::schema() else { panic!("a schema of its own") };
-        let words: Vec<_> =
-            schema.enum_values.unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect();
+        let words: Vec<_> = schema
+            .enum_values
+            .unwrap()
+            .iter()
+            .map(|word| word.as_str().unwrap().to_owned())
+            .collect();
         assert_eq!(words, sent);
     }
 
     #[test]
-    fn documented_words_are_those_that_are_sent() {
+    fn schema_words_equal_json_words() {
         macro_rules! check {
             ($($name:ident)+) => {
                 $(
-                    words::<$name>(&$name::ALL.iter().map(|it| it.as_str()).collect::<Vec<_>>());
-                    for it in $name::ALL {
-                        assert_eq!(serde_json::to_value(it).unwrap(), it.as_str());
-                        assert_eq!(serde_json::from_value::<$name>(it.as_str().into()).unwrap(), *it);
+                    let words: Vec<_> = $name::ALL.iter().map(|value| value.as_str()).collect();
+                    assert_schema_words::<$name>(&words);
+                    for value in $name::ALL {
+                        assert_eq!(serde_json::to_value(value).unwrap(), value.as_str());
+                        let read = serde_json::from_value::<$name>(value.as_str().into());
+                        assert_eq!(read.unwrap(), *value);
                     }
                 )+
             };

@@ -1,11 +1,11 @@
-//! The NFD management protocol: messages, names of commands and datasets, and a client's side of both.
+//! The NFD management protocol: messages, names of commands and datasets, and the client side.
 //!
-//! What follows which sentence of the protocol is said where it is done. Encoders write NFD's field order, always.
+//! Invariant: encoders always write fields in NFD's order.
 
 pub mod client;
 pub mod command;
 pub mod face;
-pub mod named;
+pub mod labels;
 pub mod number;
 pub mod parameters;
 pub(crate) mod record;
@@ -14,8 +14,8 @@ mod validate;
 
 pub use command::{Dataset, Request, Root, Verb};
 pub use face::{
-    ChannelStatus, FaceEventKind, FaceEventNotification, FacePersistency, FaceQueryFilter, FaceScope,
-    FaceStatus, LinkType,
+    ChannelStatus, FaceEventKind, FaceEventNotification, FacePersistency, FaceQueryFilter,
+    FaceScope, FaceStatus, LinkType,
 };
 pub use parameters::{ControlParameters, ControlResponse, Strategy, flags, origin};
 pub use record::{Field, Scalar};
@@ -24,7 +24,7 @@ pub use table::{
     StrategyChoice, XdpStatus,
 };
 
-/// Names leave, and come, as URIs.
+/// Serialization of names as URIs.
 pub(crate) mod uri {
     use nw_name::Name;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
@@ -35,11 +35,12 @@ pub(crate) mod uri {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
         let uri = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        uri.parse().map_err(|error| D::Error::custom(format_args!("{uri:?} is no name: {error}")))
+        uri.parse()
+            .map_err(|error| D::Error::custom(format_args!("{uri:?} is not a name: {error}")))
     }
 }
 
-/// As [`uri`].
+/// Serialization of optional names as URIs.
 pub(crate) mod uri_option {
     use nw_name::Name;
     use serde::{Deserializer, Serializer};
@@ -51,7 +52,9 @@ pub(crate) mod uri_option {
         }
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Name>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Name>, D::Error> {
         super::uri::deserialize(deserializer).map(Some)
     }
 }

@@ -1,6 +1,6 @@
-//! TLV-TYPE numbers of the NFD management protocol. Numbers are used again in other messages.
+//! TLV-TYPE numbers of the NFD management protocol. Different messages use the same numbers.
 
-#![allow(missing_docs)] // each name is the protocol's
+#![allow(missing_docs)] // the names are those of the protocol
 
 pub const NAME: u32 = 7;
 
@@ -24,7 +24,7 @@ pub const BASE_CONGESTION_MARKING_INTERVAL: u32 = 135;
 pub const DEFAULT_CONGESTION_THRESHOLD: u32 = 136;
 pub const MTU: u32 = 137;
 
-/// Items of datasets, but for channels.
+/// Items of all datasets except channels.
 pub const ITEM: u32 = 128;
 /// Repeated parts of items: next hops of a FIB entry, routes of a RIB entry.
 pub const PART: u32 = 129;
@@ -60,7 +60,7 @@ pub const N_UNSATISFIED_INTERESTS: u32 = 154;
 pub const N_HITS: u32 = 129;
 pub const N_MISSES: u32 = 130;
 
-/// Ours; even, so that others skip it.
+/// Extensions of Namewire. Even, hence non-critical: other implementations skip them.
 pub const DROP_REASON: u32 = 60_000;
 pub const SHARD: u32 = 60_002;
 pub const SHARD_PACKETS: u32 = 60_004;

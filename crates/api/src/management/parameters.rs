@@ -1,4 +1,4 @@
-//! ControlParameters and ControlResponse: what commands carry and how they are answered.
+//! ControlParameters and ControlResponse: the parameters of commands, and their answers.
 
 use super::number as n;
 use super::record::{Scalar, push_nested, record};
@@ -7,42 +7,42 @@ use nw_name::{Name, NameRef};
 
 /// Flags of routes and faces, as bits.
 pub mod flags {
-    /// Route: names below use it too.
+    /// Route: longer prefixes use it, too.
     pub const CHILD_INHERIT: u64 = 1;
-    /// Route: shorter names' routes are not used at this name and below.
+    /// Route: this and longer prefixes do not use routes of shorter prefixes.
     pub const CAPTURE: u64 = 2;
 
-    /// Face: IncomingFaceId and NextHopFaceId are exchanged.
+    /// Face: the fields IncomingFaceId and NextHopFaceId are allowed.
     pub const LOCAL_FIELDS: u64 = 1;
-    /// Face: lost link packets are sent again.
+    /// Face: lost link packets are retransmitted.
     pub const RELIABILITY: u64 = 2;
-    /// Face: congestion is marked.
+    /// Face: packets are marked when its send queue is long.
     pub const CONGESTION_MARKING: u64 = 4;
 
-    /// Content store: Data is stored.
+    /// Content store: new Data is cached.
     pub const CS_ADMIT: u64 = 1;
-    /// Content store: Interests are answered.
+    /// Content store: Interests are answered from the cache.
     pub const CS_SERVE: u64 = 2;
 }
 
-/// Who made a route.
+/// Origins of routes.
 pub mod origin {
     /// An application.
     pub const APP: u64 = 0;
-    /// The forwarder, for a peer that came.
+    /// Automatic registration by the forwarder for a new peer.
     pub const AUTOREG: u64 = 64;
-    /// A peer, for itself.
+    /// A client, for itself.
     pub const CLIENT: u64 = 65;
-    /// Discovery of the network.
+    /// Network discovery.
     pub const AUTOCONF: u64 = 66;
     /// A routing protocol.
     pub const NLSR: u64 = 128;
     /// A prefix announcement.
     pub const PREFIX_ANNOUNCEMENT: u64 = 129;
-    /// A person or a configuration file.
+    /// An operator or a configuration file.
     pub const STATIC: u64 = 255;
 
-    /// As people write it; `None` for numbers without a word.
+    /// Returns the word for an origin. `None` for numbers without a word.
     pub const fn word(origin: u64) -> Option<&'static str> {
         match origin {
             APP => Some("app"),
@@ -56,19 +56,22 @@ pub mod origin {
         }
     }
 
-    /// Returns the word, or the digits of a number without one.
+    /// Returns the word for an origin, or its digits.
     pub fn describe(origin: u64) -> String {
         word(origin).map_or_else(|| origin.to_string(), str::to_owned)
     }
 
-    /// From the word or number people write.
+    /// Parses a word or number.
     pub fn from_word(word: &str) -> Option<u64> {
         let known = [APP, AUTOREG, CLIENT, AUTOCONF, NLSR, PREFIX_ANNOUNCEMENT, STATIC];
-        known.into_iter().find(|number| self::word(*number) == Some(word)).or_else(|| word.parse().ok())
+        known
+            .into_iter()
+            .find(|number| self::word(*number) == Some(word))
+            .or_else(|| word.parse().ok())
     }
 }
 
-/// The element Strategy: a Name in a wrapper of its own.
+/// The element Strategy, which contains a Name.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[schema(value_type = String)]
 pub struct Strategy(#[serde(with = "super::uri")] pub Name);
@@ -88,78 +91,88 @@ impl Scalar for Strategy {
 }
 
 record! {
-    /// What a command is told, and what its answer says back. Field order is NFD's: clients lose fields that come in another.
+    /// The parameters of a command or of its answer. Fields are in NFD's order, as some clients
+    /// ignore fields in another order.
     #[derive(Default)]
     ControlParameters {
-        /// A prefix.
+        /// Name prefix.
         #[serde(with = "super::uri_option", default, skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Option<crate::schema::NameText>)]
         name: Option<Name> = n::NAME,
-        /// A face; 0 is the face the command came by.
+        /// Face id; 0 stands for the face on which the command arrived.
         #[serde(skip_serializing_if = "Option::is_none")]
         face_id: Option<u64> = n::FACE_ID,
-        /// A face's far end.
+        /// Remote URI of a face.
         #[serde(skip_serializing_if = "Option::is_none")]
         uri: Option<String> = n::URI,
-        /// A face's near end.
+        /// Local URI of a face.
         #[serde(skip_serializing_if = "Option::is_none")]
         local_uri: Option<String> = n::LOCAL_URI,
-        /// Who made a route: see [`origin`].
-        #[serde(with = "super::named::origin_option", default, skip_serializing_if = "Option::is_none")]
+        /// Origin of a route; see [`origin`].
+        #[serde(
+            with = "super::labels::origin_option",
+            default,
+            skip_serializing_if = "Option::is_none"
+        )]
         #[schema(value_type = Option<crate::schema::OriginText>)]
         origin: Option<u64> = n::ORIGIN,
         /// Cost of a route.
         #[serde(skip_serializing_if = "Option::is_none")]
         cost: Option<u64> = n::COST,
-        /// Packets a content store may hold.
+        /// Capacity of the content store, packets.
         #[serde(skip_serializing_if = "Option::is_none")]
         capacity: Option<u64> = n::CAPACITY,
-        /// Packets erased, or to be erased.
+        /// Number of packets erased, or to erase.
         #[serde(skip_serializing_if = "Option::is_none")]
         count: Option<u64> = n::COUNT,
-        /// Bits: see [`flags`].
+        /// Flag bits; see [`flags`].
         #[serde(skip_serializing_if = "Option::is_none")]
         flags: Option<u64> = n::FLAGS,
-        /// Which bits of `flags` are meant.
+        /// The bits of `flags` that are changed.
         #[serde(skip_serializing_if = "Option::is_none")]
         mask: Option<u64> = n::MASK,
         /// Name of a strategy.
         #[serde(skip_serializing_if = "Option::is_none")]
         strategy: Option<Strategy> = n::STRATEGY,
-        /// Milliseconds a route lives.
+        /// Lifetime of a route, milliseconds.
         #[serde(rename = "expiration_period_ms", skip_serializing_if = "Option::is_none")]
         expiration_period: Option<u64> = n::EXPIRATION_PERIOD,
-        /// Number of a [`FacePersistency`](super::FacePersistency); any number here, so that a wrong one can be answered.
+        /// Number of a [`FacePersistency`](super::FacePersistency). Invalid numbers are kept, so
+        /// that they can be reported.
         #[serde(
-            rename = "persistency", alias = "face_persistency", with = "super::named::persistency_option", default,
+            rename = "persistency", alias = "face_persistency",
+            with = "super::labels::persistency_option", default,
             skip_serializing_if = "Option::is_none"
         )]
         #[schema(value_type = Option<super::FacePersistency>)]
         face_persistency: Option<u64> = n::FACE_PERSISTENCY,
-        /// Nanoseconds between congestion marks at first.
-        #[serde(rename = "base_congestion_marking_interval_ns", skip_serializing_if = "Option::is_none")]
+        /// Base interval of congestion marks, nanoseconds.
+        #[serde(
+            rename = "base_congestion_marking_interval_ns",
+            skip_serializing_if = "Option::is_none"
+        )]
         base_congestion_marking_interval: Option<u64> = n::BASE_CONGESTION_MARKING_INTERVAL,
-        /// Octets in a face's send queue beyond which it is congested.
+        /// Bytes in a face's send queue above which packets are marked.
         #[serde(skip_serializing_if = "Option::is_none")]
         default_congestion_threshold: Option<u64> = n::DEFAULT_CONGESTION_THRESHOLD,
-        /// Octets of the largest link packet.
+        /// MTU: largest link packet, bytes.
         #[serde(skip_serializing_if = "Option::is_none")]
         mtu: Option<u64> = n::MTU,
     }
 }
 
 impl ControlParameters {
-    /// The whole element.
+    /// Returns the encoded element.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.push(n::CONTROL_PARAMETERS, &mut out);
         out
     }
 
-    /// Reads one whole element and nothing behind it.
+    /// Decodes one element, without trailing bytes.
     ///
     /// # Errors
-    /// What is wrong and where.
+    /// The fault and its byte offset.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes, 0);
         let element = reader.next()?.ok_or(Error::new(Fault::Truncated, 0))?;
@@ -169,10 +182,10 @@ impl ControlParameters {
         Self::from_element(&element)
     }
 
-    /// From an element that may have others behind it.
+    /// Decodes an element that other elements may follow.
     ///
     /// # Errors
-    /// What is wrong and where.
+    /// The fault and its byte offset.
     pub fn from_element(element: &nw_name::tlv::Tlv<'_>) -> Result<Self, Error> {
         if element.typ != n::CONTROL_PARAMETERS {
             return Err(Error::new(Fault::FieldValue, element.start));
@@ -180,12 +193,12 @@ impl ControlParameters {
         Self::read(element)
     }
 
-    /// For a name.
+    /// Returns parameters with only a name.
     pub fn of(name: impl Into<Name>) -> Self {
         ControlParameters { name: Some(name.into()), ..Default::default() }
     }
 
-    /// The strategy's name.
+    /// Returns the name of the strategy.
     pub fn strategy_name(&self) -> Option<NameRef<'_>> {
         self.strategy.as_ref().map(|strategy| strategy.0.as_ref())
     }
@@ -194,46 +207,47 @@ impl ControlParameters {
 /// The answer to a command.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct ControlResponse {
-    /// Like HTTP's: 200 is done, 4xx is the asker's fault, 5xx the router's.
+    /// Status code as in HTTP: 200 is success, 4xx an error of the client, 5xx of the router.
     pub code: u64,
-    /// The same for people.
+    /// Status as text for people.
     pub text: String,
-    /// What was done, or what is in the way. Some routers leave it out of refusals; we never do, as python-ndn needs it.
+    /// Parameters in effect after the command, or that conflict with it. Always encoded, also in
+    /// errors, as python-ndn requires it.
     pub body: ControlParameters,
 }
 
-/// How the text of an answer to a removal begins that found nothing to remove.
+/// Beginning of the text of an answer to a removal that found nothing to remove.
 const NOTHING_REMOVED: &str = "nothing removed: ";
 
 impl ControlResponse {
-    /// Done.
+    /// Returns a success.
     pub fn ok(body: ControlParameters) -> Self {
         ControlResponse { code: 200, text: "OK".to_owned(), body }
     }
 
-    /// Refused.
+    /// Returns an error.
     pub fn refuse(code: u64, text: impl Into<String>) -> Self {
         ControlResponse { code, text: text.into(), body: ControlParameters::default() }
     }
 
-    /// A removal that found nothing to remove, as the management protocol answers it: 200, so that removing twice is no error. The text says what
-    /// was not there.
+    /// Turns an error into the answer to a removal that found nothing to remove: code 200, so that
+    /// removing twice is no error, and a text that names what was missing.
     #[must_use]
     pub fn into_nothing_removed(self) -> Self {
         ControlResponse { code: 200, text: format!("{NOTHING_REMOVED}{}", self.text), ..self }
     }
 
-    /// What was not there, if this answers a removal that found nothing to remove.
+    /// Returns what was missing, if this answers a removal that found nothing to remove.
     pub fn nothing_removed(&self) -> Option<&str> {
         self.text.strip_prefix(NOTHING_REMOVED).filter(|_| self.is_ok())
     }
 
-    /// True when the command was carried out.
+    /// Returns whether the command succeeded.
     pub const fn is_ok(&self) -> bool {
         self.code == 200
     }
 
-    /// The whole element.
+    /// Returns the encoded element.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         push_nested(n::CONTROL_RESPONSE, &mut out, |value| {
@@ -244,10 +258,11 @@ impl ControlResponse {
         out
     }
 
-    /// Reads one whole element. An absent body reads as an empty one; a body that is no ControlParameters is not looked at.
+    /// Decodes one element. A missing body, or one that is not ControlParameters, is decoded as
+    /// empty.
     ///
     /// # Errors
-    /// What is wrong and where.
+    /// The fault and its byte offset.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut outer = Reader::new(bytes, 0);
         let element = outer.next()?.ok_or(Error::new(Fault::Truncated, 0))?;

@@ -1,20 +1,22 @@
-//! How a management message is written down once: a struct whose fields carry their TLV-TYPE numbers, encoded in that order.
+//! Declares management messages: `record!` derives encoder and decoder from a struct whose fields
+//! have TLV-TYPE numbers.
 //!
-//! Decoding takes each field at most once, in any order (python-ndn writes ControlParameters in an order of its own), skips what it does not
-//! know unless that is critical, and refuses numbers that are not 1, 2, 4 or 8 octets and text that is not UTF-8.
+//! Fields are encoded in the order of declaration. The decoder accepts each field at most once, in
+//! any order (python-ndn uses a different one), skips unknown non-critical elements, and refuses
+//! numbers that are not 1, 2, 4 or 8 bytes long and text that is not UTF-8.
 
 use nw_name::tlv::{Error, Fault, Tlv, push_integer, push_number, push_tlv};
 use nw_name::{Name, NameRef};
 
-/// One value inside an element.
+/// The value of a TLV element.
 pub trait Scalar: Sized {
-    /// Reads the element's value.
+    /// Decodes the value of an element.
     ///
     /// # Errors
-    /// What is wrong and where.
+    /// The fault and its byte offset.
     fn read(element: &Tlv<'_>) -> Result<Self, Error>;
 
-    /// Appends the whole element.
+    /// Appends the element with this TLV-TYPE.
     fn push(&self, typ: u32, out: &mut Vec<u8>);
 }
 
@@ -49,28 +51,28 @@ impl Scalar for Name {
     }
 }
 
-/// A field of a message: required (`T`), optional (`Option<T>`) or repeated (`Vec<T>`).
+/// A field of a message: mandatory (`T`), optional (`Option<T>`) or repeated (`Vec<T>`).
 pub trait Field: Sized {
-    /// What has been read so far.
+    /// The state of a field while the message is decoded.
     type Slot: Default;
 
-    /// Takes one element of this field's type.
+    /// Decodes one element of this field.
     ///
     /// # Errors
-    /// What is wrong and where.
+    /// The fault and its byte offset.
     fn take(slot: &mut Self::Slot, element: &Tlv<'_>) -> Result<(), Error>;
 
-    /// The field, once the message has been read to its end at octet `end`.
+    /// Returns the field after the message was decoded up to byte offset `end`.
     ///
     /// # Errors
-    /// When it is required and absent.
+    /// The field is mandatory and missing.
     fn finish(slot: Self::Slot, end: usize) -> Result<Self, Error>;
 
     /// Appends the field.
     fn write(&self, typ: u32, out: &mut Vec<u8>);
 }
 
-fn once<T: Scalar>(slot: &mut Option<T>, element: &Tlv<'_>) -> Result<(), Error> {
+fn take_once<T: Scalar>(slot: &mut Option<T>, element: &Tlv<'_>) -> Result<(), Error> {
     if slot.is_some() {
         return Err(Error::new(Fault::FieldOrder, element.start));
     }
@@ -82,7 +84,7 @@ impl<T: Scalar> Field for T {
     type Slot = Option<T>;
 
     fn take(slot: &mut Option<T>, element: &Tlv<'_>) -> Result<(), Error> {
-        once(slot, element)
+        take_once(slot, element)
     }
 
     fn finish(slot: Option<T>, end: usize) -> Result<Self, Error> {
@@ -98,7 +100,7 @@ impl<T: Scalar> Field for Option<T> {
     type Slot = Option<T>;
 
     fn take(slot: &mut Option<T>, element: &Tlv<'_>) -> Result<(), Error> {
-        once(slot, element)
+        take_once(slot, element)
     }
 
     fn finish(slot: Option<T>, _end: usize) -> Result<Self, Error> {
@@ -129,7 +131,7 @@ impl<T: Scalar> Field for Vec<T> {
     }
 }
 
-/// Appends an element whose value `fill` appends.
+/// Appends an element whose value is written by `fill`.
 pub(crate) fn push_nested(typ: u32, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     let mut value = Vec::new();
     fill(&mut value);
@@ -140,32 +142,42 @@ pub(crate) fn push_nested(typ: u32, out: &mut Vec<u8>, fill: impl FnOnce(&mut Ve
 
 /// Declares a message: a struct, its encoder and its decoder.
 macro_rules! record {
-    ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident: $typ:ty = $number:expr,)+ }) => {
+    ($(#[$meta:meta])* $name:ident {
+        $($(#[$field_meta:meta])* $field:ident: $typ:ty = $number:expr,)+
+    }) => {
         $(#[$meta])*
-        #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+        #[derive(
+            Clone, Debug, PartialEq, Eq,
+            serde::Serialize, serde::Deserialize, utoipa::ToSchema,
+        )]
         pub struct $name {
             $($(#[$field_meta])* pub $field: $typ,)+
         }
 
         impl $name {
-            /// Appends the fields, without an element around them.
+            /// Appends the encoded fields without an enclosing element.
             pub fn encode_fields(&self, out: &mut Vec<u8>) {
                 $($crate::management::record::Field::write(&self.$field, $number, out);)+
             }
 
-            /// Reads the fields from the value of an element; errors count octets from `base`.
+            /// Decodes the fields from the value of an element that begins at byte offset `base`.
             ///
             /// # Errors
-            /// What is wrong and where.
+            /// The fault and its byte offset.
             pub fn decode_fields(value: &[u8], base: usize) -> Result<Self, nw_name::tlv::Error> {
                 use $crate::management::record::Field;
                 let mut reader = nw_name::tlv::Reader::new(value, base);
                 $(let mut $field = <$typ as Field>::Slot::default();)+
                 while let Some(element) = reader.next()? {
                     match element.typ {
-                        $(number if number == $number => <$typ as Field>::take(&mut $field, &element)?,)+
+                        $(number if number == $number => {
+                            <$typ as Field>::take(&mut $field, &element)?
+                        })+
                         _ if element.is_critical() => {
-                            return Err(nw_name::tlv::Error::new(nw_name::tlv::Fault::UnknownCritical, element.start));
+                            return Err(nw_name::tlv::Error::new(
+                                nw_name::tlv::Fault::UnknownCritical,
+                                element.start,
+                            ));
                         }
                         _ => {}
                     }
@@ -181,44 +193,49 @@ macro_rules! record {
             }
 
             fn push(&self, typ: u32, out: &mut Vec<u8>) {
-                $crate::management::record::push_nested(typ, out, |value| self.encode_fields(value));
+                $crate::management::record::push_nested(typ, out, |value| {
+                    self.encode_fields(value);
+                });
             }
         }
     };
 }
 
-/// Declares a closed list of numbers with names. The word is a `tt`: in a `literal` the schema's derive would not see it, and the
-/// document would name other words than are sent.
+/// Declares an enum of numbers with names. The name is a `tt`, as the schema derive macro does not
+/// see a `literal`, and the OpenAPI document would then have other words than the JSON.
 macro_rules! choice {
-    ($(#[$meta:meta])* $name:ident { $($(#[$item_meta:meta])* $item:ident = $number:literal $text:tt,)+ }) => {
+    ($(#[$meta:meta])* $name:ident {
+        $($(#[$item_meta:meta])* $item:ident = $number:literal $text:tt,)+
+    }) => {
         $(#[$meta])*
         #[derive(
-            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize, utoipa::ToSchema,
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord,
+            serde::Serialize, serde::Deserialize, utoipa::ToSchema,
         )]
         pub enum $name {
             $($(#[$item_meta])* #[serde(rename = $text)] $item,)+
         }
 
         impl $name {
-            /// Every one.
+            /// All values.
             pub const ALL: &'static [$name] = &[$($name::$item,)+];
 
-            /// Its number on the wire.
+            /// Returns the number of the value in the protocol.
             pub const fn number(self) -> u64 {
                 match self { $($name::$item => $number,)+ }
             }
 
-            /// From its number on the wire.
+            /// Returns the value with this number.
             pub const fn from_number(number: u64) -> Option<Self> {
                 match number { $($number => Some($name::$item),)+ _ => None }
             }
 
-            /// As people write it.
+            /// Returns the name of the value.
             pub const fn as_str(self) -> &'static str {
                 match self { $($name::$item => $text,)+ }
             }
 
-            /// From the word people write.
+            /// Returns the value with this name.
             pub fn from_word(word: &str) -> Option<Self> {
                 match word { $($text => Some($name::$item),)+ _ => None }
             }

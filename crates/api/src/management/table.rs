@@ -1,4 +1,4 @@
-//! Tables as management shows them: FIB, RIB, strategy choices, content store, and the router as a whole.
+//! Records of tables: FIB, RIB, strategy choices, content store, and the router as a whole.
 
 use super::number as n;
 use super::parameters::Strategy;
@@ -6,112 +6,112 @@ use super::record::record;
 use nw_name::Name;
 
 record! {
-    /// Where Interests may go, and at what cost.
+    /// A next hop of a FIB entry.
     NextHopRecord {
-        /// The face.
+        /// Face id.
         face_id: u64 = n::FACE_ID,
-        /// Its cost.
+        /// Cost of the next hop.
         cost: u64 = n::COST,
     }
 }
 
 record! {
-    /// One prefix of the FIB.
+    /// A FIB entry.
     FibEntry {
-        /// The prefix.
+        /// Name prefix.
         #[serde(with = "super::uri")]
         #[schema(value_type = crate::schema::NameText)]
         name: Name = n::NAME,
-        /// Where Interests for it may go.
+        /// Next hops.
         next_hops: Vec<NextHopRecord> = n::PART,
     }
 }
 
 record! {
-    /// One route of a prefix.
+    /// A route of a prefix.
     Route {
-        /// Its face.
+        /// Face id of the next hop.
         face_id: u64 = n::FACE_ID,
-        /// Its origin: see [`origin`](super::origin); a word in JSON.
-        #[serde(with = "super::named::route_origin")]
+        /// Origin, see [`origin`](super::origin); a word in JSON.
+        #[serde(with = "super::labels::route_origin")]
         #[schema(value_type = crate::schema::OriginText)]
         origin: u64 = n::ORIGIN,
-        /// Its cost.
+        /// Cost; lower is better.
         cost: u64 = n::COST,
-        /// Bits: see [`ROUTE_FLAGS`](super::named::ROUTE_FLAGS); words in JSON.
-        #[serde(with = "super::named::route_flags")]
+        /// Flag bits, see [`ROUTE_FLAGS`](super::labels::ROUTE_FLAGS); words in JSON.
+        #[serde(with = "super::labels::route_flags")]
         #[schema(value_type = Vec<crate::schema::RouteFlagText>)]
         flags: u64 = n::FLAGS,
-        /// Milliseconds it still lives; absent when that is as long as its face.
+        /// Remaining lifetime, milliseconds; absent if it lives as long as its face.
         #[serde(rename = "expiration_period_ms", skip_serializing_if = "Option::is_none")]
         expiration_period: Option<u64> = n::EXPIRATION_PERIOD,
     }
 }
 
 record! {
-    /// One prefix of the RIB.
+    /// A RIB entry: the routes of a prefix.
     RibEntry {
-        /// The prefix.
+        /// Name prefix.
         #[serde(with = "super::uri")]
         #[schema(value_type = crate::schema::NameText)]
         name: Name = n::NAME,
-        /// Its routes.
+        /// Routes of the prefix.
         routes: Vec<Route> = n::PART,
     }
 }
 
 record! {
-    /// Which strategy forwards a prefix.
+    /// The strategy choice of a prefix.
     StrategyChoice {
-        /// The prefix.
+        /// Name prefix.
         #[serde(with = "super::uri")]
         #[schema(value_type = crate::schema::NameText)]
         name: Name = n::NAME,
-        /// The strategy, with version and parameters.
+        /// Name of the strategy, with version and parameters.
         strategy: Strategy = n::STRATEGY,
     }
 }
 
 record! {
-    /// The content store.
+    /// State and counters of the content store.
     #[derive(Default)]
     CsInfo {
-        /// Packets it may hold.
+        /// Capacity, packets.
         capacity: u64 = n::CAPACITY,
-        /// Bits: see [`CS_FLAGS`](super::named::CS_FLAGS); words in JSON.
-        #[serde(with = "super::named::cs_flags")]
+        /// Flag bits, see [`CS_FLAGS`](super::labels::CS_FLAGS); words in JSON.
+        #[serde(with = "super::labels::cs_flags")]
         #[schema(value_type = Vec<crate::schema::CsFlagText>)]
         flags: u64 = n::FLAGS,
-        /// Packets it holds.
+        /// Number of cached packets.
         entries: u64 = n::N_CS_ENTRIES,
-        /// Interests answered.
+        /// Interests answered from the cache.
         hits: u64 = n::N_HITS,
-        /// Interests not answered.
+        /// Interests not answered from the cache.
         misses: u64 = n::N_MISSES,
     }
 }
 
 record! {
-    /// The router as a whole. Not wrapped in an element of its own.
+    /// State and counters of the router. Not enclosed in an element.
     #[derive(Default)]
     ForwarderStatus {
         /// Software and version.
         version: String = n::NFD_VERSION,
-        /// When it started, milliseconds since 1970.
+        /// Start time, milliseconds since 1970.
         #[serde(rename = "start_timestamp_ms")]
         start_timestamp: u64 = n::START_TIMESTAMP,
-        /// Now, milliseconds since 1970.
+        /// Current time, milliseconds since 1970.
         #[serde(rename = "current_timestamp_ms")]
         current_timestamp: u64 = n::CURRENT_TIMESTAMP,
-        /// Names in all tables; this router has no name tree and says 0.
+        /// Entries of the name tree; always 0, as this router has none.
         name_tree_entries: u64 = n::N_NAME_TREE_ENTRIES,
-        /// Prefixes of the FIB.
+        /// Prefixes in the FIB.
         fib_entries: u64 = n::N_FIB_ENTRIES,
         /// Pending Interests.
         pit_entries: u64 = n::N_PIT_ENTRIES,
         /// Measurements of strategies.
         measurements_entries: u64 = n::N_MEASUREMENTS_ENTRIES,
-        /// Packets of the content store.
+        /// Packets in the content store.
         cs_entries: u64 = n::N_CS_ENTRIES,
         /// Interests received.
         in_interests: u64 = n::N_IN_INTERESTS,
@@ -127,70 +127,74 @@ record! {
         out_nacks: u64 = n::N_OUT_NACKS,
         /// Pending Interests that were answered.
         satisfied_interests: u64 = n::N_SATISFIED_INTERESTS,
-        /// Pending Interests that were not.
+        /// Pending Interests that expired unanswered.
         unsatisfied_interests: u64 = n::N_UNSATISFIED_INTERESTS,
     }
 }
 
 record! {
-    /// Packets dropped for one reason. Not NFD's.
+    /// Dropped packets of one reason. An extension of Namewire.
     DropCount {
-        /// The counter's name, such as `no_route` or `malformed_truncated`; see [`counters`](crate::counters).
+        /// Name of the reason, such as `no_route` or `malformed_truncated`; see
+        /// [`counters`](crate::counters).
         reason: String = n::DROP_REASON,
-        /// Packets, since the start.
+        /// Packets since start.
         count: u64 = n::COUNT,
     }
 }
 
 record! {
-    /// One shard: a thread with tables and sockets of its own, which forwards the names that fall to it. Not NFD's.
+    /// Counters of a shard: a forwarding thread with its own tables and sockets, to which names are
+    /// assigned by hash. An extension of Namewire.
     #[derive(Copy, Default)]
     ShardStatus {
-        /// Its number; the first is 0, and has control and the stream faces too.
+        /// Number of the shard, from 0. Shard 0 also runs management and stream faces.
         shard: u64 = n::SHARD,
-        /// Packets it forwarded, since the start.
+        /// Packets forwarded since start.
         packets: u64 = n::SHARD_PACKETS,
-        /// Packets that came in here and were another shard's, which had to be handed over.
+        /// Packets received for other shards and handed over to them.
         handed_over: u64 = n::SHARD_HANDED_OVER,
-        /// Octets that other shards have handed over and that wait.
+        /// Bytes of packets from other shards that wait to be processed.
         waiting_bytes: u64 = n::SHARD_WAITING_BYTES,
-        /// Nanoseconds in which it worked.
+        /// Busy time, nanoseconds.
         busy_ns: u64 = n::SHARD_BUSY_NS,
-        /// Times it woke up.
+        /// Iterations of the event loop.
         turns: u64 = n::SHARD_TURNS,
-        /// Pending Interests it holds.
+        /// Pending Interests in its PIT.
         pit_entries: u64 = n::SHARD_PIT_ENTRIES,
         /// Packets in its content store.
         cs_entries: u64 = n::SHARD_CS_ENTRIES,
-        /// Interests its content store answered.
+        /// Interests answered from its content store.
         cs_hits: u64 = n::SHARD_CS_HITS,
-        /// Interests it did not.
+        /// Interests not answered from its content store.
         cs_misses: u64 = n::SHARD_CS_MISSES,
-        /// UDP packets, or runs of them, that the kernel brought here because of their names; 0 where it does not choose.
+        /// UDP packets, or GRO batches, that the kernel steered to this shard by name; 0 without
+        /// kernel steering.
         chosen_in_kernel: u64 = n::SHARD_CHOSEN_IN_KERNEL,
-        /// Frames that it received by AF_XDP itself, on all interfaces that use it.
+        /// Frames received with AF_XDP, on all interfaces.
         xdp_frames: u64 = n::SHARD_XDP_FRAMES,
     }
 }
 
 record! {
-    /// An interface whose NDN comes and goes by AF_XDP. Not NFD's.
+    /// State and counters of an interface that uses AF_XDP. An extension of Namewire.
     XdpStatus {
-        /// Its name.
+        /// Name of the interface.
         interface: String = n::XDP_INTERFACE,
-        /// Where the kernel's program runs: `native`, in the driver, or `generic`, in the system.
+        /// Mode of the XDP program: `native` (in the driver) or `generic` (in the kernel's network
+        /// code).
         mode: String = n::XDP_MODE,
-        /// Whose memory the driver uses: `zero-copy`, the router's; or `copy`.
+        /// `zero-copy` if the driver uses the router's memory, else `copy`.
         memory: String = n::XDP_MEMORY,
-        /// Queues that are read.
+        /// Number of receive queues.
         queues: u64 = n::XDP_QUEUES,
-        /// Frames received this way.
+        /// Frames received with AF_XDP.
         received: u64 = n::XDP_RECEIVED,
-        /// Frames sent this way.
+        /// Frames sent with AF_XDP.
         sent: u64 = n::XDP_SENT,
-        /// Frames that came while there was no room.
+        /// Frames lost because a ring or buffer was full.
         lost: u64 = n::XDP_LOST,
-        /// Frames that were for somebody else, or damaged.
+        /// Frames for other programs, or malformed frames.
         others: u64 = n::XDP_OTHERS,
     }
 }
@@ -201,7 +205,8 @@ impl core::fmt::Display for XdpStatus {
         let plural = if *queues == 1 { "queue" } else { "queues" };
         write!(
             f,
-            "{interface}: {mode}, {memory}, {queues} {plural}, {received} frames in, {sent} out, {lost} lost"
+            "{interface}: {mode}, {memory}, {queues} {plural}, {received} frames in, {sent} out, \
+             {lost} lost"
         )
     }
 }

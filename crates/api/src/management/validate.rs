@@ -1,12 +1,13 @@
-//! Which fields each command needs, may have, and may not have.
+//! Checks the fields of commands: mandatory, optional and forbidden ones.
 //!
-//! "A field that a command does not define is an error, as is a required one that is absent": answered 400.
+//! "A field that a command does not define is an error, as is a required one that is absent":
+//! answered 400.
 
 use super::command::Verb;
 use super::face::FacePersistency;
 use super::parameters::ControlParameters;
 
-/// A field of ControlParameters, as a bit.
+/// A set of fields of ControlParameters, one bit each.
 type Fields = u16;
 
 const NAME: Fields = 1;
@@ -26,7 +27,8 @@ const MARKING_INTERVAL: Fields = 1 << 13;
 const MARKING_THRESHOLD: Fields = 1 << 14;
 const MTU: Fields = 1 << 15;
 
-const WORDS: [&str; 16] = [
+/// Names of the fields, by bit.
+const FIELD_NAMES: [&str; 16] = [
     "Name",
     "FaceId",
     "Uri",
@@ -45,7 +47,8 @@ const WORDS: [&str; 16] = [
     "Mtu",
 ];
 
-const FACE_OPTIONS: Fields = FLAGS | MASK | FACE_PERSISTENCY | MARKING_INTERVAL | MARKING_THRESHOLD | MTU;
+const FACE_OPTIONS: Fields =
+    FLAGS | MASK | FACE_PERSISTENCY | MARKING_INTERVAL | MARKING_THRESHOLD | MTU;
 
 impl Verb {
     const fn required(self) -> Fields {
@@ -73,24 +76,27 @@ impl Verb {
             Verb::RibUnregister => FACE_ID | ORIGIN,
             Verb::CsConfig => CAPACITY | FLAGS | MASK,
             Verb::CsErase => COUNT,
-            Verb::FacesDestroy | Verb::RibAnnounce | Verb::StrategyChoiceSet | Verb::StrategyChoiceUnset => 0,
+            Verb::FacesDestroy
+            | Verb::RibAnnounce
+            | Verb::StrategyChoiceSet
+            | Verb::StrategyChoiceUnset => 0,
         }
     }
 
-    /// Checks the parameters of this command by themselves.
+    /// Checks the parameters of this command, independent of the router's state.
     ///
     /// # Errors
-    /// What is wrong, as a sentence for the answer's StatusText.
+    /// The mistake, as a sentence for StatusText.
     pub fn check(self, parameters: &ControlParameters) -> Result<(), String> {
         let present = present(parameters);
-        if let Some(word) = first(self.required() & !present) {
-            return Err(format!("{word} is required for {self}"));
+        if let Some(field) = first_name(self.required() & !present) {
+            return Err(format!("{field} is required for {self}"));
         }
-        if let Some(word) = first(present & !(self.required() | self.optional())) {
-            return Err(format!("{word} has no meaning for {self}"));
+        if let Some(field) = first_name(present & !(self.required() | self.optional())) {
+            return Err(format!("{field} has no meaning for {self}"));
         }
-        let takes_mask = self.optional() & MASK != 0;
-        if takes_mask && parameters.flags.is_some() != parameters.mask.is_some() {
+        let has_mask = self.optional() & MASK != 0;
+        if has_mask && parameters.flags.is_some() != parameters.mask.is_some() {
             return Err("Flags and Mask are given both or not at all".to_owned());
         }
         if let Some(number) = parameters.face_persistency
@@ -112,10 +118,12 @@ impl Verb {
     }
 }
 
-fn first(fields: Fields) -> Option<&'static str> {
-    WORDS.get(fields.trailing_zeros() as usize).copied()
+/// Returns the name of the lowest field in a set.
+fn first_name(fields: Fields) -> Option<&'static str> {
+    FIELD_NAMES.get(fields.trailing_zeros() as usize).copied()
 }
 
+/// Returns the set of fields that are present.
 fn present(parameters: &ControlParameters) -> Fields {
     let p = parameters;
     let fields = [
@@ -136,7 +144,7 @@ fn present(parameters: &ControlParameters) -> Fields {
         p.default_congestion_threshold.is_some(),
         p.mtu.is_some(),
     ];
-    fields.iter().enumerate().fold(0, |bits, (at, present)| bits | Fields::from(*present) << at)
+    fields.iter().enumerate().fold(0, |bits, (bit, present)| bits | Fields::from(*present) << bit)
 }
 
 #[cfg(test)]
@@ -145,28 +153,44 @@ mod tests {
     use nw_name::Name;
 
     #[test]
-    fn fields_of_commands() {
+    fn check_requires_and_refuses_fields() {
         let named = ControlParameters::of(Name::new());
         let empty = ControlParameters::default();
         assert_eq!(Verb::RibRegister.check(&named), Ok(()));
-        assert_eq!(Verb::RibRegister.check(&empty), Err("Name is required for rib/register".to_owned()));
+        assert_eq!(
+            Verb::RibRegister.check(&empty),
+            Err("Name is required for rib/register".to_owned())
+        );
         let wrong = ControlParameters { cost: Some(1), ..named.clone() };
         assert_eq!(
             Verb::RibUnregister.check(&wrong),
             Err("Cost has no meaning for rib/unregister".to_owned())
         );
         let wrong = ControlParameters { mtu: Some(1), ..named.clone() };
-        assert_eq!(Verb::RibRegister.check(&wrong), Err("Mtu has no meaning for rib/register".to_owned()));
+        assert_eq!(
+            Verb::RibRegister.check(&wrong),
+            Err("Mtu has no meaning for rib/register".to_owned())
+        );
         assert!(Verb::StrategyChoiceUnset.check(&named).is_err());
         assert!(Verb::StrategyChoiceSet.check(&named).is_err());
-        assert!(Verb::CsErase.check(&ControlParameters { count: Some(0), ..named.clone() }).is_err());
+        assert!(
+            Verb::CsErase.check(&ControlParameters { count: Some(0), ..named.clone() }).is_err()
+        );
         assert_eq!(Verb::CsErase.check(&ControlParameters { count: Some(1), ..named }), Ok(()));
-        assert!(Verb::CsConfig.check(&ControlParameters { flags: Some(1), ..empty.clone() }).is_err());
-        assert!(Verb::CsConfig.check(&ControlParameters { mask: Some(1), ..empty.clone() }).is_err());
+        assert!(
+            Verb::CsConfig.check(&ControlParameters { flags: Some(1), ..empty.clone() }).is_err()
+        );
+        assert!(
+            Verb::CsConfig.check(&ControlParameters { mask: Some(1), ..empty.clone() }).is_err()
+        );
         assert_eq!(Verb::CsConfig.check(&empty), Ok(()));
         assert_eq!(Verb::FacesUpdate.check(&empty), Ok(()));
         let face = ControlParameters { uri: Some("udp4://192.0.2.1:6363".into()), ..empty };
         assert_eq!(Verb::FacesCreate.check(&face), Ok(()));
-        assert!(Verb::FacesCreate.check(&ControlParameters { face_persistency: Some(3), ..face }).is_err());
+        assert!(
+            Verb::FacesCreate
+                .check(&ControlParameters { face_persistency: Some(3), ..face })
+                .is_err()
+        );
     }
 }

@@ -1,35 +1,39 @@
-//! A key of the store, ready to sign, with the certificates that speak for it.
+//! A key of the store, ready to sign, with its certificate chain.
 
 use super::{KeyStore, KeyStoreError, Level, level};
 use nw_name::NameRef;
 use nw_trust::Key;
 use nw_wire::{Data, Interest, KeyLocator, sha256};
 
-/// Certificates between a key and its anchor: no verifier follows more.
+/// Longest certificate chain; verifiers follow no longer ones.
 const CHAIN_MAX: usize = 8;
 
-/// A key that signs, and its certificates as far as they are here.
+/// A signing key, and the certificates of its chain that are in the store.
 #[derive(Debug)]
 pub struct Credentials {
-    /// The key; its signatures name its certificate.
+    /// The key; its signatures carry the certificate's name as key locator.
     pub key: Key,
     /// The certificate, then that of its issuer, and so on.
     pub certificates: Vec<Vec<u8>>,
 }
 
 impl KeyStore {
-    /// What signs for an identity, a key or a certificate; `None`: for the default identity.
+    /// Returns the credentials of an identity, a key or a certificate; `None`: of the default
+    /// identity.
     ///
     /// # Errors
-    /// When there is none, or the private key is not here.
+    /// If there are none, or the private key is missing.
     pub fn credentials(&self, name: Option<NameRef<'_>>) -> Result<Credentials, KeyStoreError> {
         let certificate = self.certificate(name)?;
         let own = certificate.name.as_ref();
-        let key = self.private_key(own.prefix(own.len() - 2))?.located_at(own);
+        let key = self.private_key(own.prefix(own.len() - 2))?.with_key_locator(own);
         let mut certificates = vec![certificate.wire];
         while certificates.len() < CHAIN_MAX {
             let last = certificates.last().expect("it began with one");
-            let Some(issuer) = self.issuer(last)?.filter(|wire| !certificates.contains(wire)) else { break };
+            let Some(issuer) = self.issuer(last)?.filter(|wire| !certificates.contains(wire))
+            else {
+                break;
+            };
             certificates.push(issuer);
         }
         Ok(Credentials { key, certificates })
@@ -46,7 +50,7 @@ impl KeyStore {
 }
 
 impl Credentials {
-    /// The certificate that an Interest asks for, if it is one of these.
+    /// Returns the certificate that satisfies an Interest, if it is one of these.
     pub fn answer(&self, interest: &Interest<'_>) -> Option<&[u8]> {
         let answers = |wire: &&Vec<u8>| {
             let Ok(data) = Data::check(wire) else { return false };

@@ -1,21 +1,23 @@
-//! One FIB on all members: the routes of the control member, given to the others by the management protocol.
+//! Gives all members the same FIB: copies the control member's routes to the others by the
+//! management protocol.
 //!
 //! ```text
-//!  control member ──rib/list──▶ Watcher ──▶ Board ──▶ Agent ──faces/create, rib/register──▶ each other member
-//!                    (a look)                 │            └─ answers probes at the member's end
-//!                                             └─ HTTP ──▶ nw balancer agent, on another machine
+//! control member ──rib/list──▶ RouteWatcher ──▶ SharedSnapshot ──▶ Agent ──faces/create,
+//! rib/register──▶ another member
+//! (polled)                        │                └─ answers probes at the member's far side
+//! └─ HTTP ──▶ nw balancer agent, on another machine
 //! ```
 //!
-//! Members need know nothing of it: they are routers that are told routes.
+//! Members are ordinary routers: they need no support for it.
 
-mod board;
-mod router;
+mod management_client;
+mod member_agent;
+mod route_watcher;
+mod shared_snapshot;
 mod snapshot;
-mod watcher;
-mod worker;
 
-pub use board::Board;
-pub use router::{Fetched, Router};
-pub use snapshot::{Difference, FaceText, RouteKey, RouteUse, Seen, Snapshot};
-pub use watcher::{Looked, Watcher};
-pub use worker::{Agent, Lead, LeadError};
+pub use management_client::{Fetched, ManagementClient};
+pub use member_agent::{Agent, BalancerConnection, ConnectionError};
+pub use route_watcher::{RouteWatcher, WatchEvent};
+pub use shared_snapshot::SharedSnapshot;
+pub use snapshot::{Difference, FaceSpec, RouteAttributes, RouteKey, RouterState, Snapshot};

@@ -1,128 +1,141 @@
-//! The routes that every member shall have, and what a router lacks of them. Pure.
+//! The routes and strategies that all members share, and the difference to what a router has. Pure.
 
 use crate::probe;
 use nw_api::balancer::{Replica, ReplicaRoute};
-use nw_api::management::{FacePersistency, FaceScope, FaceStatus, LinkType, RibEntry, StrategyChoice};
+use nw_api::management::{
+    FacePersistency, FaceScope, FaceStatus, LinkType, RibEntry, StrategyChoice,
+};
 use nw_app::FaceUri;
 use nw_name::Name;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// A face as every member can make it: its far end, and for Ethernet its near one behind a space.
-pub type FaceText = Arc<str>;
+/// A face as any member can create it: the remote FaceUri; for Ethernet also the local one after a
+/// space.
+pub type FaceSpec = Arc<str>;
 
-/// Which route.
+/// The identity of a route.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RouteKey {
-    /// Its prefix.
+    /// The prefix.
     pub prefix: Name,
-    /// Where it leads.
-    pub face: FaceText,
-    /// Who made it.
+    /// The face it leads to.
+    pub face: FaceSpec,
+    /// The origin, such as 255 (static).
     pub origin: u64,
 }
 
-/// How it is used.
+/// The attributes of a route that may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RouteUse {
-    /// Its cost.
+pub struct RouteAttributes {
+    /// The cost.
     pub cost: u64,
-    /// Its flags.
+    /// The route flags.
     pub flags: u64,
 }
 
-/// Routes and strategies of one router that others can have.
+/// The routes and strategies of one router that can be replicated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Changes with each change.
+    /// Increases with every change. 0: nothing was read yet.
     pub generation: u64,
-    /// Routes.
-    pub routes: BTreeMap<RouteKey, RouteUse>,
-    /// Strategies by prefix.
+    /// The routes.
+    pub routes: BTreeMap<RouteKey, RouteAttributes>,
+    /// Strategy names by prefix.
     pub strategies: BTreeMap<Name, Name>,
 }
 
-/// What a router's lists come to.
+/// The state of a router, read from its datasets.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
-    /// What others can have.
+pub struct RouterState {
+    /// The replicable part.
     pub snapshot: Snapshot,
-    /// Producers that came by themselves, which take packets from the cluster's port only.
+    /// UDP peers with an on-demand face: they accept packets from the cluster's port only.
     pub one_port_peers: BTreeSet<SocketAddr>,
-    /// Routes that nobody else can have.
+    /// Number of routes that can't be replicated.
     pub skipped: u64,
-    /// Its faces that others can have, by number.
-    pub faces: HashMap<FaceText, u64>,
+    /// The ids of the router's replicable faces.
+    pub faces: HashMap<FaceSpec, u64>,
 }
 
-impl Seen {
-    /// From the lists of a router. `cluster` has the addresses of the cluster: a route back to it is none; `routes_max` bounds what is taken.
+impl RouterState {
+    /// Reads the state from a router's datasets. Skips routes that lead back to the `cluster`
+    /// addresses, and routes beyond `routes_max`.
     pub fn of(
         rib: Vec<RibEntry>,
         faces: &[FaceStatus],
         strategies: Vec<StrategyChoice>,
         cluster: &[IpAddr],
         routes_max: usize,
-    ) -> Seen {
-        let mut seen = Seen::default();
-        let texts: HashMap<u64, (FaceText, Option<SocketAddr>)> = faces
+    ) -> RouterState {
+        let mut state = RouterState::default();
+        let texts: HashMap<u64, (FaceSpec, Option<SocketAddr>)> = faces
             .iter()
             .filter_map(|face| {
-                let text: FaceText = given(face, cluster)?.into();
+                let text: FaceSpec = face_spec(face, cluster)?.into();
                 Some((face.face_id, (text, on_demand_peer(face))))
             })
             .collect();
         for (id, (text, _)) in &texts {
-            seen.faces.insert(Arc::clone(text), *id);
+            state.faces.insert(Arc::clone(text), *id);
         }
         for entry in rib {
-            if is_own(&entry.name) {
+            if is_local_to_router(&entry.name) {
                 continue;
             }
             for route in entry.routes {
                 let known = texts.get(&route.face_id);
-                let Some((face, peer)) = known.filter(|_| seen.snapshot.routes.len() < routes_max) else {
-                    seen.skipped += 1;
+                let Some((face, peer)) = known.filter(|_| state.snapshot.routes.len() < routes_max)
+                else {
+                    state.skipped += 1;
                     continue;
                 };
-                seen.one_port_peers.extend(peer);
-                let key =
-                    RouteKey { prefix: entry.name.clone(), face: Arc::clone(face), origin: route.origin };
-                seen.snapshot.routes.insert(key, RouteUse { cost: route.cost, flags: route.flags });
+                state.one_port_peers.extend(peer);
+                let key = RouteKey {
+                    prefix: entry.name.clone(),
+                    face: Arc::clone(face),
+                    origin: route.origin,
+                };
+                state
+                    .snapshot
+                    .routes
+                    .insert(key, RouteAttributes { cost: route.cost, flags: route.flags });
             }
         }
-        seen.snapshot.strategies = strategies
+        state.snapshot.strategies = strategies
             .into_iter()
-            .filter(|choice| !is_own(&choice.name))
+            .filter(|choice| !is_local_to_router(&choice.name))
             .map(|choice| (choice.name, choice.strategy.0))
             .collect();
-        seen
+        state
     }
 }
 
-/// Each router has its own of these.
-fn is_own(name: &Name) -> bool {
+/// Returns whether every router has its own routes under this name, so that none is replicated.
+fn is_local_to_router(name: &Name) -> bool {
     let first = name.as_ref().component(0);
     let second = name.as_ref().component(1);
-    let is = |component: Option<nw_name::Component<'_>>, word: &[u8]| {
-        component.is_some_and(|component| component.value() == word)
+    let is = |component: Option<nw_name::Component<'_>>, value: &[u8]| {
+        component.is_some_and(|component| component.value() == value)
     };
     is(first, b"localhost")
         || (is(first, b"localhop") && is(second, b"nfd"))
         || (is(first, b"nw") && is(second, b"balancer"))
 }
 
-/// The face, if another router can make its like.
-fn given(face: &FaceStatus, cluster: &[IpAddr]) -> Option<String> {
+/// Returns the face's specification. `None` if another router can't create a face like it.
+fn face_spec(face: &FaceStatus, cluster: &[IpAddr]) -> Option<String> {
     if face.scope == FaceScope::Local || face.link_type != LinkType::PointToPoint {
         return None;
     }
-    let by_itself = face.persistency == FacePersistency::OnDemand;
+    let is_on_demand = face.persistency == FacePersistency::OnDemand;
     match face.uri.parse().ok()? {
-        FaceUri::Udp(peer) if !cluster.contains(&peer.ip().to_canonical()) => Some(face.uri.clone()),
-        FaceUri::Tcp(_) | FaceUri::Ws(_) if !by_itself => Some(face.uri.clone()),
-        FaceUri::Ether(_) if !by_itself => Some(format!("{} {}", face.uri, face.local_uri)),
+        FaceUri::Udp(peer) if !cluster.contains(&peer.ip().to_canonical()) => {
+            Some(face.uri.clone())
+        }
+        FaceUri::Tcp(_) | FaceUri::Ws(_) if !is_on_demand => Some(face.uri.clone()),
+        FaceUri::Ether(_) if !is_on_demand => Some(format!("{} {}", face.uri, face.local_uri)),
         _ => None,
     }
 }
@@ -134,47 +147,58 @@ fn on_demand_peer(face: &FaceStatus) -> Option<SocketAddr> {
     }
 }
 
-/// What makes one snapshot of another.
+/// The commands that turn one snapshot into another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Routes to be added, or changed.
-    pub add: Vec<(RouteKey, RouteUse)>,
-    /// Routes to be removed.
+    /// Routes to add or change.
+    pub add: Vec<(RouteKey, RouteAttributes)>,
+    /// Routes to remove.
     pub remove: Vec<RouteKey>,
-    /// Strategies to be chosen.
-    pub choose: Vec<(Name, Name)>,
-    /// Prefixes whose strategy is to be left to shorter ones.
-    pub unset: Vec<Name>,
+    /// Strategies to set, by prefix.
+    pub set_strategies: Vec<(Name, Name)>,
+    /// Prefixes to unset the strategy of.
+    pub unset_strategies: Vec<Name>,
 }
 
 impl Difference {
-    /// True when there is nothing to do.
+    /// Returns whether both snapshots are equal.
     pub fn is_empty(&self) -> bool {
-        self.add.is_empty() && self.remove.is_empty() && self.choose.is_empty() && self.unset.is_empty()
+        self.add.is_empty()
+            && self.remove.is_empty()
+            && self.set_strategies.is_empty()
+            && self.unset_strategies.is_empty()
     }
 }
 
 impl Snapshot {
-    /// What turns `self` into `wanted`.
-    pub fn to(&self, wanted: &Snapshot) -> Difference {
-        let changed = |(key, usage): &(&RouteKey, &RouteUse)| self.routes.get(*key) != Some(*usage);
-        let add = wanted.routes.iter().filter(changed).map(|(key, usage)| (key.clone(), *usage));
-        let gone = self.routes.keys().filter(|key| !wanted.routes.contains_key(*key));
-        let chosen = wanted.strategies.iter();
-        let choose = chosen.filter(|(prefix, strategy)| self.strategies.get(*prefix) != Some(*strategy));
-        // The strategy of `/` can be another one, but never none.
-        let left = self.strategies.keys().filter(|prefix| !prefix.as_ref().is_empty());
+    /// Returns the commands that turn `self` into `wanted`.
+    pub fn difference_to(&self, wanted: &Snapshot) -> Difference {
+        let is_changed =
+            |(key, usage): &(&RouteKey, &RouteAttributes)| self.routes.get(*key) != Some(*usage);
+        let add = wanted.routes.iter().filter(is_changed).map(|(key, usage)| (key.clone(), *usage));
+        let removed = self.routes.keys().filter(|key| !wanted.routes.contains_key(*key));
+        let set = wanted
+            .strategies
+            .iter()
+            .filter(|(prefix, strategy)| self.strategies.get(*prefix) != Some(*strategy));
+        // The strategy of `/` can be changed but not unset.
+        let unset = self.strategies.keys().filter(|prefix| !prefix.as_ref().is_empty());
         Difference {
             add: add.collect(),
-            remove: gone.cloned().collect(),
-            choose: choose.map(|(prefix, strategy)| (prefix.clone(), strategy.clone())).collect(),
-            unset: left.filter(|prefix| !wanted.strategies.contains_key(*prefix)).cloned().collect(),
+            remove: removed.cloned().collect(),
+            set_strategies: set
+                .map(|(prefix, strategy)| (prefix.clone(), strategy.clone()))
+                .collect(),
+            unset_strategies: unset
+                .filter(|prefix| !wanted.strategies.contains_key(*prefix))
+                .cloned()
+                .collect(),
         }
     }
 
-    /// As it is given to agents on other machines.
+    /// Converts to the form sent to agents on other machines.
     pub fn to_replica(&self, cluster: &str, member: &str) -> Replica {
-        let route = |(key, usage): (&RouteKey, &RouteUse)| ReplicaRoute {
+        let route = |(key, usage): (&RouteKey, &RouteAttributes)| ReplicaRoute {
             prefix: key.prefix.to_string(),
             face: key.face.to_string(),
             origin: key.origin,
@@ -186,29 +210,33 @@ impl Snapshot {
             generation: self.generation,
             probe_prefix: probe::prefix(cluster, member).to_string(),
             routes: self.routes.iter().map(route).collect(),
-            strategies: strategies.map(|(prefix, name)| (prefix.to_string(), name.to_string())).collect(),
+            strategies: strategies
+                .map(|(prefix, name)| (prefix.to_string(), name.to_string()))
+                .collect(),
         }
     }
 
-    /// As it came from a balancer.
+    /// Converts from the form sent by a balancer.
     ///
     /// # Errors
-    /// What is no name.
+    /// The text that is not a valid name.
     pub fn from_replica(replica: &Replica) -> Result<Snapshot, String> {
-        let name = |text: &str| text.parse::<Name>().map_err(|error| format!("{text:?} is no name: {error}"));
-        let mut faces: BTreeSet<FaceText> = BTreeSet::new();
+        let name = |text: &str| {
+            text.parse::<Name>().map_err(|error| format!("invalid name {text:?}: {error}"))
+        };
+        let mut faces: BTreeSet<FaceSpec> = BTreeSet::new();
         let mut snapshot = Snapshot { generation: replica.generation, ..Snapshot::default() };
         for route in &replica.routes {
             let face = match faces.get(route.face.as_str()) {
                 Some(face) => Arc::clone(face),
                 None => {
-                    let face: FaceText = route.face.as_str().into();
+                    let face: FaceSpec = route.face.as_str().into();
                     faces.insert(Arc::clone(&face));
                     face
                 }
             };
             let key = RouteKey { prefix: name(&route.prefix)?, face, origin: route.origin };
-            snapshot.routes.insert(key, RouteUse { cost: route.cost, flags: route.flags });
+            snapshot.routes.insert(key, RouteAttributes { cost: route.cost, flags: route.flags });
         }
         for (prefix, strategy) in &replica.strategies {
             snapshot.strategies.insert(name(prefix)?, name(strategy)?);
@@ -242,7 +270,7 @@ mod tests {
         RibEntry { name: name(prefix), routes: faces.iter().map(route).collect() }
     }
 
-    fn seen() -> Seen {
+    fn router_state() -> RouterState {
         use FacePersistency::{OnDemand, Persistent};
         let faces = [
             face(256, "udp4://192.0.2.7:6363", Persistent),
@@ -269,13 +297,19 @@ mod tests {
             strategy: Strategy(name("/localhost/nfd/strategy/multicast/v=5")),
         };
         let cluster = ["192.0.2.1".parse().unwrap()];
-        Seen::of(rib, &faces, vec![choice("/"), choice("/b"), choice("/localhost")], &cluster, 100)
+        RouterState::of(
+            rib,
+            &faces,
+            vec![choice("/"), choice("/b"), choice("/localhost")],
+            &cluster,
+            100,
+        )
     }
 
     #[test]
-    fn what_others_can_have() {
-        let seen = seen();
-        let faces: Vec<&str> = seen.snapshot.routes.keys().map(|key| &*key.face).collect();
+    fn only_replicable_routes_and_faces_are_taken() {
+        let state = router_state();
+        let faces: Vec<&str> = state.snapshot.routes.keys().map(|key| &*key.face).collect();
         assert_eq!(
             faces,
             [
@@ -286,45 +320,49 @@ mod tests {
             ]
         );
         assert_eq!(
-            seen.one_port_peers.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            state.one_port_peers.iter().map(ToString::to_string).collect::<Vec<_>>(),
             ["192.0.2.8:40000"]
         );
-        assert_eq!(seen.skipped, 5, "who came by TCP, the cluster itself, an application, a group, nobody");
-        assert_eq!(seen.snapshot.strategies.len(), 2);
+        // TCP on demand, the cluster itself, a local face, a multi-access face, an unknown face.
+        assert_eq!(state.skipped, 5);
+        assert_eq!(state.snapshot.strategies.len(), 2);
     }
 
     #[test]
-    fn differences() {
-        let wanted = seen().snapshot;
-        let whole = Snapshot::default().to(&wanted);
-        assert_eq!((whole.add.len(), whole.remove.len(), whole.choose.len()), (4, 0, 2));
-        assert!(wanted.to(&wanted).is_empty());
-        let mut other = wanted.clone();
-        let first = other.routes.keys().next().unwrap().clone();
-        other.routes.get_mut(&first).unwrap().cost = 9;
-        let last = other.routes.keys().next_back().unwrap().clone();
-        other.routes.remove(&last);
-        other.strategies.remove(&name("/b"));
-        let difference = wanted.to(&other);
-        assert_eq!(difference.add, [(first, RouteUse { cost: 9, flags: 1 })]);
+    fn difference_adds_changes_and_removes() {
+        let wanted = router_state().snapshot;
+        let from_empty = Snapshot::default().difference_to(&wanted);
+        let counts =
+            (from_empty.add.len(), from_empty.remove.len(), from_empty.set_strategies.len());
+        assert_eq!(counts, (4, 0, 2));
+        assert!(wanted.difference_to(&wanted).is_empty());
+        let mut changed = wanted.clone();
+        let first = changed.routes.keys().next().unwrap().clone();
+        changed.routes.get_mut(&first).unwrap().cost = 9;
+        let last = changed.routes.keys().next_back().unwrap().clone();
+        changed.routes.remove(&last);
+        changed.strategies.remove(&name("/b"));
+        let difference = wanted.difference_to(&changed);
+        assert_eq!(difference.add, [(first, RouteAttributes { cost: 9, flags: 1 })]);
         assert_eq!(difference.remove, [last]);
-        assert_eq!(difference.unset, [name("/b")]);
-        assert_eq!(wanted.to(&Snapshot::default()).unset, [name("/b")], "/ keeps one");
+        assert_eq!(difference.unset_strategies, [name("/b")]);
+        let to_empty = wanted.difference_to(&Snapshot::default());
+        assert_eq!(to_empty.unset_strategies, [name("/b")], "/ keeps one");
     }
 
     #[test]
-    fn agents_far_away_get_the_same() {
-        let snapshot = Snapshot { generation: 7, ..seen().snapshot };
+    fn replica_converts_to_the_same_snapshot() {
+        let snapshot = Snapshot { generation: 7, ..router_state().snapshot };
         let replica = snapshot.to_replica("c", "m2");
         assert_eq!(replica.probe_prefix, "/nw/balancer/c/probe/m2");
         assert_eq!(Snapshot::from_replica(&replica), Ok(snapshot));
     }
 
     #[test]
-    fn there_is_a_bound() {
+    fn routes_beyond_the_maximum_are_skipped() {
         let faces = [face(256, "udp4://192.0.2.7:6363", FacePersistency::Persistent)];
         let rib = (0..10).map(|number| entry(&format!("/{number}"), &[256])).collect();
-        let seen = Seen::of(rib, &faces, Vec::new(), &[], 4);
-        assert_eq!((seen.snapshot.routes.len(), seen.skipped), (4, 6));
+        let state = RouterState::of(rib, &faces, Vec::new(), &[], 4);
+        assert_eq!((state.snapshot.routes.len(), state.skipped), (4, 6));
     }
 }

@@ -1,4 +1,5 @@
-//! The balancer's file: TOML, every option written down once, all mistakes named at once.
+//! The balancer's configuration file (TOML). Every option is declared once; all mistakes are
+//! reported at once.
 
 mod check;
 mod options;
@@ -6,20 +7,20 @@ mod options;
 mod tests;
 mod values;
 
-pub(crate) use check::is_word;
+pub(crate) use check::is_identifier;
 pub use check::{Fault, MEMBERS_MAX, member_faults};
 pub use options::{
-    Attach, Cluster, ControlSection, Drain, Elastic, EngineKind, Health, Measure, MemberItem, Routes,
-    RuleItem, Vrrp,
+    Attach, Cluster, ControlSection, Drain, Elastic, Health, LauncherKind, Measure, MemberItem,
+    Routes, RuleItem, Vrrp,
 };
 pub use values::{Cidr, Ip, WEIGHT_MAX, Weight};
 
-use nw_api::config::Problems;
-use nw_api::config::problem::Source;
+use nw_api::config::diagnostics::Source;
 use nw_api::config::read::read;
 use nw_api::config::section::{write, write_item};
+use nw_api::config::{Diagnostics, Renamed};
 
-/// All that a balancer is told at its start.
+/// The configuration of a balancer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// `[cluster]`
@@ -42,14 +43,16 @@ pub struct Config {
     pub control: ControlSection,
     /// `[vrrp]`
     pub vrrp: Vrrp,
+    /// Options that the file calls by their old names.
+    pub renamed: Vec<Renamed>,
 }
 
 impl Config {
-    /// Reads a file's text and checks it whole. `file` is what problems call it.
+    /// Parses and checks a configuration. `file` is its name in messages.
     ///
     /// # Errors
-    /// Every mistake, with its line, what is there and what should be.
-    pub fn parse(file: &str, text: &str) -> Result<Config, Problems> {
+    /// All mistakes, each with its line, the value found and the value expected.
+    pub fn parse(file: &str, text: &str) -> Result<Config, Diagnostics> {
         let mut source = Source::new(file, text);
         let sections = read(&mut source, |file| Config {
             cluster: file.section(),
@@ -62,18 +65,22 @@ impl Config {
             elastic: file.section(),
             control: file.section(),
             vrrp: file.section(),
+            renamed: Vec::new(),
         });
-        let config = sections.map(|(config, places)| {
+        let config = sections.map(|(mut config, places)| {
             check::contradictions(&config, &places, &mut source);
+            config.renamed = places.renamed().to_vec();
             config
         });
-        source.finish(config).map(|config| config.expect("what is no TOML is a problem"))
+        source.finish(config).map(|config| config.expect("invalid TOML is a problem"))
     }
 
-    /// Every option with its documentation and default.
+    /// Returns all options with documentation and defaults, as `docs/reference/balancer.md` has
+    /// them.
     pub fn reference() -> String {
         let mut text = String::from(
-            "# Configuration of a balancer: `nw balancer run -c FILE`. Every option is here with its default; a file needs only what differs.\n",
+            "# Configuration of a balancer: `nw balancer run -c FILE`. Every option is shown with its default; \
+             a file needs only those that differ.\n",
         );
         write::<Cluster>(&mut text);
         write_item::<MemberItem>(&mut text);

@@ -1,4 +1,4 @@
-//! Right files, and wrong ones with every mistake named.
+//! Valid configuration files, and invalid ones with every mistake reported.
 
 use super::*;
 
@@ -23,18 +23,18 @@ depth = 2
 "#;
 
 fn problems(text: &str) -> Vec<String> {
-    let problems = Config::parse("b.toml", text).expect_err("wrong");
+    let problems = Config::parse("b.toml", text).expect_err("an invalid file");
     problems.0.iter().map(ToString::to_string).collect()
 }
 
-/// The good file with one line in place of another.
-fn with(line: &str, other: &str) -> String {
+/// Returns the valid file with one line replaced.
+fn with(line: &str, replacement: &str) -> String {
     assert!(GOOD.contains(line), "{line}");
-    GOOD.replacen(line, other, 1)
+    GOOD.replacen(line, replacement, 1)
 }
 
 #[test]
-fn a_good_file() {
+fn valid_file_is_parsed() {
     let config = Config::parse("b.toml", GOOD).unwrap();
     assert_eq!(config.member.len(), 2);
     assert_eq!(config.member[0].weight, Weight::Fixed(100));
@@ -44,7 +44,7 @@ fn a_good_file() {
 }
 
 #[test]
-fn the_reference_is_a_file_that_lacks_only_what_has_no_default() {
+fn reference_lacks_only_options_without_default() {
     let said = problems(&Config::reference());
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(said[0].contains("cluster.addresses: saw none"), "{said:?}");
@@ -52,10 +52,14 @@ fn the_reference_is_a_file_that_lacks_only_what_has_no_default() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line() {
+fn invalid_value_is_reported_with_its_line() {
     for (line, other, expected) in [
         ("port = 6402", "port = 6401", "b.toml:14: member[1].port: saw 6401, which m1 has already"),
-        ("port = 6402", "port = 6363", "b.toml:14: member[1].port: saw 6363, which is the cluster's port"),
+        (
+            "port = 6402",
+            "port = 6363",
+            "b.toml:14: member[1].port: saw 6363, which is the cluster's port",
+        ),
         (
             "port = 6402",
             "port = 70000",
@@ -80,13 +84,21 @@ fn what_is_wrong_is_named_with_its_line() {
             "",
             "member[0].control: saw none; expected the socket of its router",
         ),
-        ("[\"10.0.0.12\", \"fd00::12\"]", "[\"10.0.0.12\"]", "member[1].addresses: saw no address of IPv6"),
+        (
+            "[\"10.0.0.12\", \"fd00::12\"]",
+            "[\"10.0.0.12\"]",
+            "member[1].addresses: saw no address of IPv6",
+        ),
         (
             "[\"10.0.0.12\", \"fd00::12\"]",
             "[\"192.0.2.1\", \"fd00::12\"]",
             "member[1].addresses: saw 192.0.2.1, which is the cluster's",
         ),
-        ("interfaces = [\"eth0\", \"eth1\"]", "interfaces = []", "b.toml:4: cluster.interfaces: saw none"),
+        (
+            "interfaces = [\"eth0\", \"eth1\"]",
+            "interfaces = []",
+            "b.toml:4: cluster.interfaces: saw none",
+        ),
         (
             "[\"192.0.2.1\", \"2001:db8::1\"]",
             "[\"192.0.2.1\", \"192.0.2.2\"]",
@@ -104,7 +116,7 @@ fn what_is_wrong_is_named_with_its_line() {
 }
 
 #[test]
-fn all_mistakes_come_at_once() {
+fn several_mistakes_are_reported_at_once() {
     let text = with("port = 6402", "port = 6401")
         .replace("depth = 2", "dept = 2")
         .replace("6401\ncontrol", "6363\ncontrol");
@@ -114,7 +126,7 @@ fn all_mistakes_come_at_once() {
 }
 
 #[test]
-fn other_sections() {
+fn contradiction_in_each_section_is_reported() {
     for (more, expected) in [
         ("[cluster]\nsecret = \"short\"", "TOML"),
         ("[elastic]\nenabled = true", "elastic.addresses: saw none"),
@@ -136,7 +148,10 @@ fn other_sections() {
             "[control]\ntoken_file = \"/no/such\"",
             "control.token_file: can't read /no/such: No such file or directory",
         ),
-        ("[control]\npath = \"/etc/passwd\"", "control.path: /etc/passwd is there and is no socket"),
+        (
+            "[control]\npath = \"/etc/passwd\"",
+            "control.path: /etc/passwd exists and is not a socket",
+        ),
         (
             "[elastic]\nenabled = true\naddresses = [\"10.0.0.21\"]\nrouter_config = \"/etc/passwd\"",
             "elastic.router_config: routers of members can't run with /etc/passwd: TOML: ",
@@ -153,11 +168,27 @@ fn other_sections() {
 }
 
 #[test]
-fn weights_as_people_write_them() {
+fn weight_parses_numbers_and_measured_only() {
     assert_eq!("measured".parse(), Ok(Weight::Measured));
     assert_eq!("7".parse(), Ok(Weight::Fixed(7)));
     for wrong in ["0", "-1", "1000001", "much", ""] {
         let said = wrong.parse::<Weight>().unwrap_err();
         assert!(said.contains("a number from 1 to 1000000, or measured"), "{said}");
     }
+}
+
+#[test]
+fn old_option_name_is_accepted_and_reported() {
+    let old = with("[cluster]", "[cluster]\nfolder = \"/tmp/state\"\npin = \"/tmp/bpf\"")
+        .replace("control = \"/run/m1.sock\"", "control = \"/run/m1.sock\"\nown_routes = true")
+        + "[drain]\nquiet_ms = 700\n[routes]\npatience_s = 9\n";
+    let config = Config::parse("b.toml", &old).unwrap();
+    assert_eq!(config.cluster.state_dir.to_str(), Some("/tmp/state"));
+    assert_eq!(config.cluster.bpffs_dir.to_str(), Some("/tmp/bpf"));
+    assert!(config.member[0].external_routes);
+    assert_eq!((config.drain.idle_ms, config.routes.failover_timeout_s), (700, 9));
+    let reports: Vec<_> = config.renamed.iter().map(|renamed| renamed.new.as_str()).collect();
+    assert_eq!(reports.len(), 5, "{reports:?}");
+    let twice = old.replace("patience_s = 9", "patience_s = 9\nfailover_timeout_s = 9");
+    assert!(Config::parse("b.toml", &twice).is_err());
 }

@@ -1,13 +1,13 @@
-//! Types of options that only a balancer has.
+//! Option types that only the balancer has.
 
 use nw_api::config::value::{DeValue, Limits, Value, quote};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// Largest weight; shares are relations of weights.
+/// Maximum weight. Only the ratio of weights matters.
 pub const WEIGHT_MAX: u32 = 1_000_000;
 
-/// An IP address without a port.
+/// A unicast IP address without a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ip(pub IpAddr);
 
@@ -28,12 +28,12 @@ impl Value for Ip {
     }
 }
 
-/// An address and how many of its bits are the network's.
+/// An IP address with its prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
     /// The address.
     pub address: IpAddr,
-    /// Bits.
+    /// Prefix length, bits.
     pub bits: u8,
 }
 
@@ -60,13 +60,13 @@ impl Value for Cidr {
     }
 }
 
-/// How much of the names a member takes, in relation to the others.
+/// A member's share of names in relation to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weight {
-    /// As written.
+    /// A configured number.
     Fixed(u32),
-    /// By what it was measured to forward.
+    /// Measured when the member joins.
     Measured,
 }
 
@@ -83,7 +83,11 @@ impl core::str::FromStr for Weight {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no weight: a number from 1 to {WEIGHT_MAX}, or measured");
+        let wrong = || {
+            format!(
+                "invalid weight {text:?}: expected a number from 1 to {WEIGHT_MAX}, or measured"
+            )
+        };
         match text {
             "measured" => Ok(Weight::Measured),
             number => match number.parse() {

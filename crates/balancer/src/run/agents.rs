@@ -1,94 +1,102 @@
-//! Agents of members whose routers are on this machine, one thread each; and what agents on other machines said last.
+//! The agents of members with a router on this machine, one thread each, and the reports of agents
+//! on other machines.
 
 use super::{Balancer, Event, Handle, spawn};
-use crate::agent::{Agent, Board, Lead, LeadError, Snapshot};
+use crate::agent::{Agent, BalancerConnection, ConnectionError, SharedSnapshot, Snapshot};
 use crate::members::{Members, Pending};
 use crate::probe;
 use core::time::Duration;
 use nw_api::balancer::{AgentOrder, AgentReport, MemberState};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// Agents report at least so often.
-const REPORT: Duration = Duration::from_secs(1);
-/// The routes of a member are looked after again so often.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// Maximum time between two reports of an agent.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// The routes of a member's router are read again at this interval.
+const RESYNC_INTERVAL: Duration = Duration::from_secs(30);
 
 struct Local {
     path: PathBuf,
-    lead: LocalLead,
+    balancer: LocalBalancer,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// See the module.
+/// All agents that the balancer runs or knows.
 pub(super) struct Agents {
     cluster: String,
     addresses: Vec<IpAddr>,
-    board: Arc<Board>,
+    shared_snapshot: Arc<SharedSnapshot>,
     handle: Handle,
     local: BTreeMap<String, Local>,
-    remote: BTreeMap<String, ()>,
-    /// Those that were told to end.
+    /// Members with an agent on another machine.
+    remote: BTreeSet<String>,
+    /// Threads of agents that were stopped.
     ending: Vec<JoinHandle<()>>,
 }
 
-/// The balancer, as an agent in the same process sees it.
+/// The connection of an agent to the balancer in the same process.
 #[derive(Clone)]
-struct LocalLead {
+struct LocalBalancer {
     name: String,
-    board: Arc<Board>,
+    shared_snapshot: Arc<SharedSnapshot>,
     handle: Handle,
-    /// Its routes are its own.
-    led: Arc<AtomicBool>,
-    ask_pending: Arc<AtomicBool>,
+    /// True while the router keeps its own routes.
+    keeps_routes: Arc<AtomicBool>,
+    report_pending: Arc<AtomicBool>,
 }
 
-impl Lead for LocalLead {
-    fn newer(&mut self, known: u64) -> Result<Option<Arc<Snapshot>>, LeadError> {
-        Ok(self.board.newer(known))
+impl BalancerConnection for LocalBalancer {
+    fn newer_snapshot(&mut self, known: u64) -> Result<Option<Arc<Snapshot>>, ConnectionError> {
+        Ok(self.shared_snapshot.newer(known))
     }
 
-    fn report(&mut self, report: &AgentReport) -> Result<AgentOrder, LeadError> {
-        let ended = |_| LeadError("the balancer has ended".to_owned());
+    fn report(&mut self, report: &AgentReport) -> Result<AgentOrder, ConnectionError> {
+        let ended = |_| ConnectionError("the balancer has ended".to_owned());
         self.handle.events.send(Event::Agent(self.name.clone(), report.clone())).map_err(ended)?;
-        Ok(AgentOrder { generation: 0, ask_pending: self.ask_pending.load(Ordering::Relaxed) })
+        Ok(AgentOrder { generation: 0, ask_pending: self.report_pending.load(Ordering::Relaxed) })
     }
 
-    fn is_led(&self) -> bool {
-        self.led.load(Ordering::Relaxed)
+    fn keeps_own_routes(&self) -> bool {
+        self.keeps_routes.load(Ordering::Relaxed)
     }
 
-    fn lost(&mut self) {
+    fn router_lost(&mut self) {
         let _ = self.handle.events.send(Event::Lost(self.name.clone()));
     }
 }
 
 impl Agents {
-    pub(super) fn new(cluster: String, addresses: Vec<IpAddr>, board: Arc<Board>, handle: Handle) -> Self {
+    pub(super) fn new(
+        cluster: String,
+        addresses: Vec<IpAddr>,
+        shared_snapshot: Arc<SharedSnapshot>,
+        handle: Handle,
+    ) -> Self {
         Agents {
             cluster,
             addresses,
-            board,
+            shared_snapshot,
             handle,
             local: BTreeMap::new(),
-            remote: BTreeMap::new(),
+            remote: BTreeSet::new(),
             ending: Vec::new(),
         }
     }
 
-    /// An agent on another machine has spoken for the member.
+    /// Returns whether an agent on another machine has reported for the member.
     pub(super) fn is_remote(&self, name: &str) -> bool {
-        self.remote.contains_key(name)
+        self.remote.contains(name)
     }
 
-    /// One agent for each member with a socket. `leads` is the member whose routes the others get.
-    pub(super) fn follow(&mut self, members: &Members, leads: Option<&str>) {
-        let gone: Vec<String> = self
+    /// Runs one agent for each member with a socket. `control` is the member whose routes are
+    /// replicated.
+    pub(super) fn update(&mut self, members: &Members, control: Option<&str>) {
+        let removed: Vec<String> = self
             .local
             .iter()
             .filter(|(name, local)| {
@@ -97,8 +105,8 @@ impl Agents {
             })
             .map(|(name, _)| name.clone())
             .collect();
-        gone.iter().for_each(|name| self.stop(name));
-        self.remote.retain(|name, ()| members.named(name).is_ok());
+        removed.iter().for_each(|name| self.stop(name));
+        self.remote.retain(|name| members.named(name).is_ok());
         self.ending.retain(|thread| !thread.is_finished());
         for member in members.iter() {
             let name = &member.item.name;
@@ -108,36 +116,42 @@ impl Agents {
                 self.start(name, path.clone());
             }
             let Some(local) = self.local.get(name) else { continue };
-            let led = leads == Some(name.as_str()) || member.item.own_routes;
-            local.lead.led.store(led, Ordering::Relaxed);
-            local.lead.ask_pending.store(member.state == MemberState::Draining, Ordering::Relaxed);
+            let keeps_routes = control == Some(name.as_str()) || member.item.external_routes;
+            local.balancer.keeps_routes.store(keeps_routes, Ordering::Relaxed);
+            local
+                .balancer
+                .report_pending
+                .store(member.state == MemberState::Draining, Ordering::Relaxed);
         }
     }
 
     fn start(&mut self, name: &str, path: PathBuf) {
         let stop = Arc::new(AtomicBool::new(false));
-        let lead = LocalLead {
+        let balancer = LocalBalancer {
             name: name.to_owned(),
-            board: Arc::clone(&self.board),
+            shared_snapshot: Arc::clone(&self.shared_snapshot),
             handle: self.handle.clone(),
-            // Until it is known better: routes of another must not be taken away.
-            led: Arc::new(AtomicBool::new(true)),
-            ask_pending: Arc::new(AtomicBool::new(false)),
+            // Until the first update: the routes of a control member must not be removed.
+            keeps_routes: Arc::new(AtomicBool::new(true)),
+            report_pending: Arc::new(AtomicBool::new(false)),
         };
         let agent = Agent {
-            path: path.clone(),
-            probes: probe::prefix(&self.cluster, name),
+            router_socket: path.clone(),
+            probe_prefix: probe::prefix(&self.cluster, name),
             cluster: self.addresses.clone(),
-            interval: REPORT,
-            look_again: LOOK_AGAIN,
+            report_interval: REPORT_INTERVAL,
+            resync_interval: RESYNC_INTERVAL,
             stop: Arc::clone(&stop),
-            lead: lead.clone(),
+            balancer: balancer.clone(),
         };
         match spawn("agent", move || agent.run()) {
             Ok(thread) => {
-                self.local.insert(name.to_owned(), Local { path, lead, stop, thread: Some(thread) });
+                self.local
+                    .insert(name.to_owned(), Local { path, balancer, stop, thread: Some(thread) });
             }
-            Err(error) => tracing::error!(member = name, "can't start a thread for its agent: {error}"),
+            Err(error) => {
+                tracing::error!(member = name, "can't start a thread for its agent: {error}")
+            }
         }
     }
 
@@ -148,64 +162,66 @@ impl Agents {
         }
     }
 
-    /// Ends all, and waits for them.
+    /// Stops all agents and waits for their threads.
     pub(super) fn end(&mut self) {
         let names: Vec<_> = self.local.keys().cloned().collect();
         names.iter().for_each(|name| self.stop(name));
         for thread in self.ending.drain(..) {
-            // One that panicked has said so.
+            // A thread that panicked has printed the reason.
             let _ = thread.join();
         }
     }
 }
 
 impl Balancer {
-    /// What an agent says of its member.
+    /// Processes a report of a member's agent, and returns the order for it.
     pub(super) fn on_report(&mut self, name: &str, report: &AgentReport) -> AgentOrder {
         let now = self.now();
         let local = self.agents.local.get(name);
-        let leads = local.is_some_and(|local| local.lead.is_led());
-        // 0 before anything was read: then nobody can have it all.
-        let complete =
-            report.generation.is_some_and(|has| leads || has > 0 && has >= self.replica.generation);
+        let keeps_routes = local.is_some_and(|local| local.balancer.keeps_own_routes());
+        // Generation 0: no routes were read yet, so no member can have them all.
+        let complete = report
+            .generation
+            .is_some_and(|has| keeps_routes || has > 0 && has >= self.replica.generation);
         self.members.on_routes(name, complete);
-        let draining = self.members.named(name).is_ok_and(|member| member.state == MemberState::Draining);
+        let draining =
+            self.members.named(name).is_ok_and(|member| member.state == MemberState::Draining);
         if draining {
             let pending = report.pending.map_or(Pending::Unknown, Pending::Interests);
             self.members.on_pending(now, name, pending);
         }
         let key = (name.to_owned(), "agent");
         match &report.trouble {
-            Some(trouble) => drop(self.troubles.insert(key, trouble.clone())),
-            None => drop(self.troubles.remove(&key)),
+            Some(trouble) => drop(self.member_errors.insert(key, trouble.clone())),
+            None => drop(self.member_errors.remove(&key)),
         }
         AgentOrder { generation: self.replica.generation, ask_pending: draining }
     }
 
-    /// As [`on_report`](Self::on_report), from another machine.
+    /// Processes a report of an agent on another machine.
     pub(crate) fn on_remote_report(
         &mut self,
         name: &str,
         report: &AgentReport,
     ) -> Result<AgentOrder, crate::members::MemberError> {
         self.members.named(name)?;
-        if self.agents.remote.insert(name.to_owned(), ()).is_none() {
-            tracing::info!(member = name, "its agent is there");
+        if self.agents.remote.insert(name.to_owned()) {
+            tracing::info!(member = name, "first report of its agent");
         }
         Ok(self.on_report(name, report))
     }
 
-    /// What an agent gives its router; nothing when it is what is known.
+    /// Returns the routes that a member should have. `None` if their generation is `known`.
     ///
     /// # Errors
-    /// When there is no such member.
+    /// [`MemberError::Unknown`](crate::members::MemberError::Unknown).
     pub(crate) fn replica_for(
         &self,
         name: &str,
         known: u64,
     ) -> Result<Option<nw_api::balancer::Replica>, crate::members::MemberError> {
         self.members.named(name)?;
-        let snapshot = self.board.newer(known);
+        let snapshot = self.shared_snapshot.newer(known);
         Ok(snapshot.map(|snapshot| snapshot.to_replica(&self.config.cluster.name, name)))
     }
 }

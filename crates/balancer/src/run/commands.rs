@@ -1,20 +1,20 @@
-//! What a person or program may have done.
+//! The commands of the control socket.
 
 use super::Balancer;
 use crate::config::{Ip, MemberItem, Weight, member_faults};
 use crate::members::MemberError;
 use nw_api::balancer::{BalancerMember, MemberChange, MemberState, MemberWanted};
 
-/// A command that was not carried out.
+/// A command was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// What was asked for can't be.
+    /// The request itself is invalid.
     #[error("{0}")]
     Wrong(String),
-    /// There is no such member.
+    /// No member has this name.
     #[error("{0}")]
     Unknown(MemberError),
-    /// It can't be as things are.
+    /// The request conflicts with the current state.
     #[error("{0}")]
     Conflict(MemberError),
 }
@@ -37,7 +37,8 @@ impl Balancer {
             port: u32::from(wanted.port),
             weight: weight.map_err(CommandError::Wrong)?,
             control: wanted.control,
-            own_routes: wanted.own_routes,
+            // The name in the REST interface.
+            external_routes: wanted.external_routes,
         };
         self.add_item(item, None)
     }
@@ -47,19 +48,21 @@ impl Balancer {
         item: MemberItem,
         process: Option<u32>,
     ) -> Result<BalancerMember, CommandError> {
-        let there: Vec<_> = self.members.iter().map(|member| member.item.clone()).collect();
-        let faults = member_faults(&self.config.cluster, &item, &there);
+        let others: Vec<_> = self.members.iter().map(|member| member.item.clone()).collect();
+        let faults = member_faults(&self.config.cluster, &item, &others);
         let unusable = item
             .addresses
             .iter()
             .find(|ip| ip.0.is_unspecified() || ip.0.is_loopback() || ip.0.is_multicast());
-        let mut said: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        said.extend(
-            unusable.map(|ip| format!("addresses: saw {}; expected the address of one machine", ip.0)),
+        let mut messages: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        messages.extend(
+            unusable
+                .map(|ip| format!("addresses: saw {}; expected the address of one machine", ip.0)),
         );
-        said.extend((item.port == 0).then(|| "port: saw 0; expected an integer from 1 to 65535".to_owned()));
-        if !said.is_empty() {
-            return Err(CommandError::Wrong(said.join("\n")));
+        let no_port = "port: saw 0; expected an integer from 1 to 65535".to_owned();
+        messages.extend((item.port == 0).then_some(no_port));
+        if !messages.is_empty() {
+            return Err(CommandError::Wrong(messages.join("\n")));
         }
         let (now, name) = (self.now(), item.name.clone());
         let configured = self.config.member.iter().any(|member| member.name == name);
@@ -69,20 +72,20 @@ impl Balancer {
             self.processes.insert(name.clone(), process);
         }
         tracing::info!(member = name, "joining: it was added");
-        self.keep();
-        self.turn();
+        self.save_state();
+        self.tick();
         self.shown(&name)
     }
 
     fn shown(&self, name: &str) -> Result<BalancerMember, CommandError> {
         let members = self.status().members;
         let shown = members.into_iter().find(|member| member.name == name);
-        shown.ok_or_else(|| CommandError::Wrong(format!("{name} has left already")))
+        shown.ok_or_else(|| CommandError::Wrong(format!("{name} is gone already")))
     }
 
     pub(crate) fn remove(&mut self, name: &str) -> Result<Option<BalancerMember>, CommandError> {
         self.members.remove(name)?;
-        self.turn();
+        self.tick();
         Ok(self.shown(name).ok())
     }
 
@@ -100,13 +103,13 @@ impl Balancer {
         let weight = change.weight.as_deref().map(str::parse::<Weight>).transpose();
         if let Some(weight) = weight.map_err(CommandError::Wrong)? {
             let changed = self.members.set_weight(self.now(), name, weight)?;
-            self.changed(changed.into_iter().collect());
+            self.on_changes(changed.into_iter().collect());
         }
         if let Some(drain) = change.drain {
-            self.members.rest(name, drain)?;
+            self.members.set_drained(name, drain)?;
         }
-        self.keep();
-        self.turn();
+        self.save_state();
+        self.tick();
         self.shown(name)
     }
 }

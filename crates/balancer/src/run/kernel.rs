@@ -1,20 +1,20 @@
-//! What the kernel is told: each change once, in the order that loses no packet.
+//! Writes the kernel's tables: each change once, and in an order that loses no packet.
 
 use super::Balancer;
 use crate::slots;
-use nw_element_api::Instant;
+use nw_element_api::Timestamp;
 use nw_kernel::KernelError;
 use nw_kernel::balancer::{BalancerCounters, Link, MemberEntry, ONE_PORT_PEERS_MAX};
 use nw_slot_table::Table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-/// What it was told last.
+/// The state written to the kernel last.
 #[derive(Default)]
 pub(super) struct Written {
     pub(super) members: BTreeMap<u8, MemberEntry>,
-    /// What the table was made of, and the table.
-    made_of: Option<Vec<(u8, String, u32, bool)>>,
+    /// The input of the slot table: number, name, weight, whether it takes names.
+    table_input: Option<Vec<(u8, String, u32, bool)>>,
     pub(super) table: Option<Table>,
     pub(super) control: Option<u8>,
     links: Option<Vec<Link>>,
@@ -23,11 +23,11 @@ pub(super) struct Written {
 }
 
 impl Balancer {
-    /// What does not change later; and what an earlier process said that is so no more.
-    pub(super) fn tell_kernel_first(&mut self) {
+    /// Writes the settings fixed at the start, and removes stale entries of an earlier process.
+    pub(super) fn initialize_kernel(&mut self) {
         self.write_rules();
-        let Some(path) = &mut self.path else { return };
-        // A number that has become another member's: its port would be in the way.
+        let Some(path) = &mut self.data_path else { return };
+        // A member number that was reused: remove the old member's port first.
         for (number, entry) in path.members() {
             let same = self
                 .members
@@ -41,84 +41,107 @@ impl Balancer {
 
     /// Writes the rules to the kernel's program.
     pub(super) fn write_rules(&mut self) {
-        let Some(path) = &mut self.path else { return };
-        said(&mut self.warnings, "rules", path.set_rules(&self.rules));
+        let Some(path) = &mut self.data_path else { return };
+        note(&mut self.warnings, "rules", path.set_rules(&self.rules));
     }
 
+    /// Writes all changes to the kernel. Slots are reassigned before a member is removed, so that
+    /// no slot ever refers to a missing member.
     pub(super) fn write_kernel(&mut self) {
+        self.next_hops.poll_updates();
+        self.write_links_and_members();
+        self.write_slots();
         let now = self.now();
-        self.ways.take_news();
-        let Some(path) = &mut self.path else { return };
+        let Some(path) = &mut self.data_path else { return };
         let (written, warnings) = (&mut self.written, &mut self.warnings);
-        let links = self.ways.links();
+        let control = self.members.control_member(now).map_or(0, |member| member.number);
+        if written.control != Some(control) {
+            note(warnings, "control", path.set_control(control));
+            written.control = Some(control);
+        }
+        if written.peers != self.peers {
+            let peers: Vec<_> = self.peers.iter().copied().take(ONE_PORT_PEERS_MAX).collect();
+            note(warnings, "peers", path.set_one_port_peers(&peers));
+            written.peers.clone_from(&self.peers);
+        }
+        let removed: Vec<_> = written
+            .members
+            .keys()
+            .copied()
+            .filter(|number| self.members.iter().all(|member| member.number != *number))
+            .collect();
+        for number in removed {
+            note(warnings, "members", path.clear_member(number));
+            written.members.remove(&number);
+        }
+    }
+
+    fn write_links_and_members(&mut self) {
+        let Some(path) = &mut self.data_path else { return };
+        let (written, warnings) = (&mut self.written, &mut self.warnings);
+        let links = self.next_hops.links();
         if written.links.as_deref() != Some(links) {
-            said(warnings, "links", path.set_links(links));
+            note(warnings, "links", path.set_links(links));
             written.links = Some(links.to_vec());
         }
         let ethernet = self.config.cluster.ethernet_inside.is_some();
         for member in self.members.iter() {
             let addresses = || member.item.addresses.iter().map(|ip| ip.0);
             let before = written.members.get(&member.number);
-            // A neighbour that does not answer for a while is where it was.
-            let hop = addresses().find_map(|address| self.ways.hop(address)).or(before.and_then(|it| it.hop));
+            // While a neighbour does not answer, its last known address is used.
+            let hop = addresses()
+                .find_map(|address| self.next_hops.hop(address))
+                .or(before.and_then(|entry| entry.hop));
             let entry = MemberEntry {
-                address_v4: addresses().find_map(|ip| if let IpAddr::V4(v4) = ip { Some(v4) } else { None }),
-                address_v6: addresses().find_map(|ip| if let IpAddr::V6(v6) = ip { Some(v6) } else { None }),
+                address_v4: addresses()
+                    .find_map(|ip| if let IpAddr::V4(v4) = ip { Some(v4) } else { None }),
+                address_v6: addresses()
+                    .find_map(|ip| if let IpAddr::V6(v6) = ip { Some(v6) } else { None }),
                 port: member.item.port as u16,
                 hop,
                 mac: hop.filter(|_| ethernet).map(|hop| hop.mac),
             };
             if before != Some(&entry) {
-                said(warnings, "members", path.set_member(member.number, &entry));
+                note(warnings, "members", path.set_member(member.number, &entry));
                 written.members.insert(member.number, entry);
             }
         }
-        // Names before anybody goes.
+    }
+
+    fn write_slots(&mut self) {
+        let Some(path) = &mut self.data_path else { return };
+        let written = &mut self.written;
         let serving = self.members.serving();
-        let made_of: Vec<_> = self
+        let input: Vec<_> = self
             .members
             .iter()
             .map(|it| {
-                (it.number, it.item.name.clone(), self.members.weight(it), serving.contains(&it.number))
+                (
+                    it.number,
+                    it.item.name.clone(),
+                    self.members.weight(it),
+                    serving.contains(&it.number),
+                )
             })
             .collect();
-        // An earlier process' slots stay until there is something to put in their place.
+        // The slots of an earlier process stay until a member can take them.
         let waits = self.adopted && written.table.is_none() && serving.is_empty();
-        if written.made_of.as_ref() != Some(&made_of) && !waits {
-            let table = slots::table(&self.members, &self.key);
-            match path.set_slots(table.slots()) {
-                Ok(0) => {}
-                Ok(changed) => tracing::debug!(changed, "slots"),
-                Err(error) => warn(warnings, "slots", &error),
-            }
-            written.table = Some(table);
-            written.made_of = Some(made_of);
+        if written.table_input.as_ref() == Some(&input) || waits {
+            return;
         }
-        let control = self.members.control(now).map_or(0, |member| member.number);
-        if written.control != Some(control) {
-            said(warnings, "control", path.set_control(control));
-            written.control = Some(control);
+        let table = slots::table(&self.members, &self.key);
+        match path.set_slots(table.slots()) {
+            Ok(0) => {}
+            Ok(changed) => tracing::debug!(changed, "slots"),
+            Err(error) => warn(&mut self.warnings, "slots", &error),
         }
-        if written.peers != self.peers {
-            let peers: Vec<_> = self.peers.iter().copied().take(ONE_PORT_PEERS_MAX).collect();
-            said(warnings, "peers", path.set_one_port_peers(&peers));
-            written.peers.clone_from(&self.peers);
-        }
-        let gone: Vec<_> = written
-            .members
-            .keys()
-            .copied()
-            .filter(|number| self.members.iter().all(|member| member.number != *number))
-            .collect();
-        for number in gone {
-            said(warnings, "members", path.clear_member(number));
-            written.members.remove(&number);
-        }
+        written.table = Some(table);
+        written.table_input = Some(input);
     }
 
-    /// What the kernel counted.
-    pub(super) fn look(&mut self, now: Instant) {
-        let Some(path) = &self.path else { return };
+    /// Reads the kernel's counters.
+    pub(super) fn read_counters(&mut self, now: Timestamp) {
+        let Some(path) = &self.data_path else { return };
         match path.counters() {
             Ok(counters) => {
                 let numbers: Vec<u8> = self.members.iter().map(|member| member.number).collect();
@@ -133,7 +156,12 @@ impl Balancer {
     }
 }
 
-fn said(warnings: &mut BTreeMap<&'static str, String>, about: &'static str, result: Result<(), KernelError>) {
+/// Sets or removes the warning of a subject, depending on the result.
+fn note(
+    warnings: &mut BTreeMap<&'static str, String>,
+    about: &'static str,
+    result: Result<(), KernelError>,
+) {
     match result {
         Ok(()) => drop(warnings.remove(about)),
         Err(error) => warn(warnings, about, &error),
@@ -141,13 +169,13 @@ fn said(warnings: &mut BTreeMap<&'static str, String>, about: &'static str, resu
 }
 
 fn warn(warnings: &mut BTreeMap<&'static str, String>, about: &'static str, error: &KernelError) {
-    let text = whole(error);
+    let text = with_causes(error);
     tracing::error!("{text}");
     warnings.insert(about, text);
 }
 
-/// An error with its causes.
-pub(super) fn whole(error: &KernelError) -> String {
+/// Formats an error with its causes.
+pub(super) fn with_causes(error: &KernelError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(error) = source {

@@ -1,59 +1,66 @@
-//! A changed configuration file while the balancer runs: members, rules, drain limits and the control member follow it, the rest waits for
-//! the next start.
+//! Applies a changed configuration file to a running balancer: members, rules, drain limits and the
+//! control member. All other changes need a restart.
 
-use super::{Balancer, patience};
+use super::{Balancer, timeouts};
 use crate::config::{Config, MemberItem};
 use crate::slots;
 
 impl Balancer {
-    /// Applies what may change while packets flow, and logs what may not.
+    /// Applies what may change while packets flow, and logs what needs a restart.
     pub(crate) fn reload(&mut self, config: Config) {
-        let waits = restart_sections(&self.config, &config);
-        if !waits.is_empty() {
+        config.renamed.iter().for_each(|renamed| tracing::warn!("{renamed}"));
+        let restart = restart_sections(&self.config, &config);
+        if !restart.is_empty() {
             tracing::warn!(
-                "{} changed and take effect at the next start; `nw balancer stop --keep` and a new start lose no packet",
-                waits.join(", ")
+                "changes in {} take effect at the next start; with `nw balancer stop --keep` and a new start no \
+                 packet is lost",
+                restart.join(", ")
             );
         }
         let before = core::mem::replace(&mut self.config.member, config.member);
         self.config.cluster.control_member = config.cluster.control_member;
         self.config.drain = config.drain;
         self.config.measure = config.measure;
-        self.config.routes.patience_s = config.routes.patience_s;
-        self.members.reconfigure(patience(&self.config), self.config.cluster.control_member.clone());
+        self.config.routes.failover_timeout_s = config.routes.failover_timeout_s;
+        self.members
+            .reconfigure(timeouts(&self.config), self.config.cluster.control_member.clone());
         if self.config.rule != config.rule {
             self.replace_rules(config.rule);
         }
-        for gone in before.iter().filter(|item| named(&self.config.member, &item.name).is_none()) {
-            self.rejoining.retain(|item| item.name != gone.name);
-            // A member that is leaving already is on its way.
-            let _ = self.members.remove_to_rejoin(&gone.name);
+        for removed in before.iter().filter(|item| named(&self.config.member, &item.name).is_none())
+        {
+            self.rejoining.retain(|item| item.name != removed.name);
+            // Fails if the member is gone already.
+            let _ = self.members.remove_to_rejoin(&removed.name);
         }
         for item in self.config.member.clone() {
             self.reload_member(item);
         }
-        self.keep();
-        self.turn();
-        tracing::info!("configuration read again");
+        self.save_state();
+        self.tick();
+        tracing::info!("configuration reloaded");
     }
 
     fn reload_member(&mut self, item: MemberItem) {
         let name = item.name.clone();
         let Ok(member) = self.members.named(&name) else {
-            self.rejoining.retain(|other| other.name != name);
+            self.rejoining.retain(|waiting| waiting.name != name);
             return self.rejoining.push(item);
         };
-        let is_leaving = member.wanted == crate::members::Wanted::Gone;
-        let same_place = MemberItem { weight: item.weight, ..member.item.clone() } == item;
-        if is_leaving || !same_place {
-            tracing::info!(member = name, "it leaves and joins again, as its configuration changed");
+        let is_leaving = member.desired == crate::members::DesiredState::Gone;
+        let only_weight_differs = MemberItem { weight: item.weight, ..member.item.clone() } == item;
+        if is_leaving || !only_weight_differs {
+            tracing::info!(
+                member = name,
+                "it leaves and joins again, as its configuration changed"
+            );
             let _ = self.members.remove_to_rejoin(&name);
-            self.rejoining.retain(|other| other.name != name);
+            self.rejoining.retain(|waiting| waiting.name != name);
             return self.rejoining.push(item);
         }
         if member.item.weight != item.weight {
             let changed = self.members.set_weight(self.now(), &name, item.weight);
-            self.changed(changed.ok().flatten().into_iter().collect());
+            self.on_changes(changed.ok().flatten().into_iter().collect());
         }
         let _ = self.members.set_added(&name, false);
     }
@@ -65,11 +72,11 @@ impl Balancer {
                 self.config.rule = items;
                 self.write_rules();
             }
-            Err(error) => tracing::error!("the rules stay as they were: {error}"),
+            Err(error) => tracing::error!("the rules stay unchanged: {error}"),
         }
     }
 
-    /// Adds members whose predecessors of the same name have left.
+    /// Adds the waiting members whose predecessors of the same name are gone.
     pub(super) fn rejoin(&mut self) {
         let waiting = core::mem::take(&mut self.rejoining);
         let mut ready = Vec::new();
@@ -92,10 +99,12 @@ fn named<'a>(items: &'a [MemberItem], name: &str) -> Option<&'a MemberItem> {
     items.iter().find(|item| item.name == name)
 }
 
-/// Returns the sections that changed and that a running balancer can't apply.
+/// Returns the sections with changes that need a restart.
 fn restart_sections(before: &Config, after: &Config) -> Vec<&'static str> {
-    let cluster = |config: &Config| crate::config::Cluster { control_member: None, ..config.cluster.clone() };
-    let routes = |config: &Config| crate::config::Routes { patience_s: 0, ..config.routes.clone() };
+    let cluster =
+        |config: &Config| crate::config::Cluster { control_member: None, ..config.cluster.clone() };
+    let routes =
+        |config: &Config| crate::config::Routes { failover_timeout_s: 0, ..config.routes.clone() };
     let changed = [
         ("[cluster]", cluster(before) != cluster(after)),
         ("[health]", before.health != after.health),

@@ -1,16 +1,17 @@
-//! What is said of a running balancer.
+//! The status of a running balancer, as the control socket reports it.
 
 use super::Balancer;
 use crate::config::Weight;
 use crate::health::Outcome;
 use crate::members::Member;
 use nw_api::balancer::{
-    BalancerInterface, BalancerMember, BalancerStatus, MemberCounters, MemberState, NameWhere, RuleText,
+    BalancerInterface, BalancerMember, BalancerStatus, MemberCounters, MemberState, NameWhere,
+    RuleText,
 };
 use nw_name::NameRef;
-use nw_slot_table::{Effect, where_is};
+use nw_slot_table::{Effect, locate_name};
 
-/// The kernel's counters in words of the interface.
+/// Converts the kernel's counters of a member.
 pub(super) fn counters(counted: &nw_kernel::balancer::MemberCounters) -> MemberCounters {
     let (to, from) = (&counted.to, &counted.from);
     MemberCounters {
@@ -19,13 +20,13 @@ pub(super) fn counters(counted: &nw_kernel::balancer::MemberCounters) -> MemberC
         in_nacks: to.nacks,
         in_fragments: to.fragments,
         in_others: to.others,
-        in_bytes: to.octets,
+        in_bytes: to.bytes,
         out_interests: from.interests,
         out_data: from.data,
         out_nacks: from.nacks,
         out_fragments: from.fragments,
         out_others: from.others,
-        out_bytes: from.octets,
+        out_bytes: from.bytes,
     }
 }
 
@@ -33,11 +34,11 @@ impl Balancer {
     pub(crate) fn status(&self) -> BalancerStatus {
         let cluster = &self.config.cluster;
         let counted = &self.written.counters;
-        let interface = |(name, mode): &(String, nw_kernel::balancer::AttachMode)| BalancerInterface {
-            name: name.clone(),
-            mode: mode.as_str().to_owned(),
+        let interface = |(name, mode): &(String, nw_kernel::balancer::AttachMode)| {
+            BalancerInterface { name: name.clone(), mode: mode.as_str().to_owned() }
         };
-        let verdicts = counted.verdicts().map(|(verdict, frames)| (verdict.as_str().to_owned(), frames));
+        let verdicts =
+            counted.verdicts().map(|(verdict, frames)| (verdict.as_str().to_owned(), frames));
         BalancerStatus {
             cluster: cluster.name.clone(),
             addresses: cluster.addresses.iter().map(|ip| ip.0).collect(),
@@ -45,7 +46,10 @@ impl Balancer {
             uptime_s: self.started.elapsed().as_secs_f64(),
             adopted: self.adopted,
             interfaces: self.interfaces.iter().map(interface).collect(),
-            control_member: self.members.control(self.now()).map(|member| member.item.name.clone()),
+            control_member: self
+                .members
+                .control_member(self.now())
+                .map(|member| member.item.name.clone()),
             members: self.members.iter().map(|member| self.member(member)).collect(),
             routes: self.replica.clone(),
             verdicts: verdicts.collect(),
@@ -59,8 +63,8 @@ impl Balancer {
         let name = &member.item.name;
         let probed = self.probes.get(name);
         let probe = probed.and_then(|probed| match probed.outcome {
-            Outcome::Back(took) | Outcome::Slow(took) => Some(took.as_micros() as u64),
-            Outcome::Refused | Outcome::Lost => None,
+            Outcome::Answered(took) | Outcome::Late(took) => Some(took.as_micros() as u64),
+            Outcome::Nacked | Outcome::Lost => None,
         });
         let share = self.written.table.as_ref().map_or(0.0, |table| table.share(member.number));
         BalancerMember {
@@ -78,8 +82,14 @@ impl Balancer {
             healthy: member.healthy,
             probe_us: probe,
             trouble: self.trouble(member),
-            has_routes: member.has_routes || member.item.own_routes || !self.config.routes.replicate,
-            reachable: self.written.members.get(&member.number).is_some_and(|entry| entry.hop.is_some()),
+            has_routes: member.has_routes
+                || member.item.external_routes
+                || !self.config.routes.replicate,
+            reachable: self
+                .written
+                .members
+                .get(&member.number)
+                .is_some_and(|entry| entry.hop.is_some()),
             added: member.added,
             counters: counters(&self.written.counters.member(member.number)),
         }
@@ -87,8 +97,8 @@ impl Balancer {
 
     fn trouble(&self, member: &Member) -> Option<String> {
         let name = &member.item.name;
-        let said = self.troubles.iter().filter(|((of, _), _)| of == name).map(|(_, why)| why.clone());
-        let mut all: Vec<String> = said.collect();
+        let errors = self.member_errors.iter().filter(|((of, _), _)| of == name);
+        let mut all: Vec<String> = errors.map(|(_, message)| message.clone()).collect();
         if self.written.members.get(&member.number).is_none_or(|entry| entry.hop.is_none()) {
             let address = member.item.addresses[0].0;
             all.push(format!(
@@ -103,9 +113,12 @@ impl Balancer {
         if member.state == MemberState::Joining
             && !has_agent
             && self.config.routes.replicate
-            && !member.item.own_routes
+            && !member.item.external_routes
         {
-            all.push("no agent speaks for it: start `nw balancer agent` beside its router, or give the path of its socket (control)".to_owned());
+            all.push(
+                "it has no agent: start `nw balancer agent` beside its router, or configure its socket (control)"
+                    .to_owned(),
+            );
         }
         (!all.is_empty()).then(|| all.join("; "))
     }
@@ -117,10 +130,12 @@ impl Balancer {
         } else if self.members.serving().is_empty() {
             all.push("no member takes names: packets to the cluster are dropped".to_owned());
         } else if !self.members.iter().any(|member| member.state == MemberState::Active) {
-            all.push("no member is healthy: those that failed keep their names".to_owned());
+            all.push("no member is healthy: the failed ones keep their names".to_owned());
         }
         if self.config.vrrp.outside_addresses.is_empty() {
-            for ip in self.config.cluster.addresses.iter().filter(|ip| !self.ways.has(ip.0)) {
+            for ip in
+                self.config.cluster.addresses.iter().filter(|ip| !self.next_hops.has_address(ip.0))
+            {
                 all.push(format!(
                     "this machine does not have the cluster's address {}: `ip address add` it",
                     ip.0
@@ -133,7 +148,8 @@ impl Balancer {
     pub(crate) fn where_is(&self, name: NameRef<'_>) -> NameWhere {
         let unset = nw_slot_table::Table::compute(&[], 0);
         let table = self.written.table.as_ref().unwrap_or(&unset);
-        let served = where_is(name, &self.key, &self.rules, table, self.written.control.unwrap_or(0));
+        let served =
+            locate_name(name, &self.key, &self.rules, table, self.written.control.unwrap_or(0));
         let rule = served.decision.rule.and_then(|at| self.rules.iter().nth(at));
         let member = self.members.iter().find(|member| member.number == served.member);
         let (by, hashed) = match rule.map(|(_, effect)| effect) {

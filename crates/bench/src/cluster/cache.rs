@@ -17,7 +17,8 @@ const TIMEOUT: Duration = Duration::from_secs(90);
 
 pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
     let cluster = Plan { members: MEMBERS, cache_packets: STORE_PACKETS, ..plan.clone() };
-    let single = Plan { balancers: 0, cache_packets: STORE_PACKETS * MEMBERS as u64, ..plan.clone() };
+    let single =
+        Plan { balancers: 0, cache_packets: STORE_PACKETS * MEMBERS as u64, ..plan.clone() };
     let (mut together, mut alone, mut points) = (Vec::new(), Vec::new(), Vec::new());
     for run in 0..RUNS {
         let (several, one) = (hits_percent(&cluster, run)?, hits_percent(&single, run)?);
@@ -39,8 +40,10 @@ fn hits_percent(plan: &Plan, seed: usize) -> Result<f64> {
     let workload = ["--names", "10000", "--zipf", "0.8", "--payload", "500", "--seed", &seed];
     let _answering = cluster.answer(0, &prefix, &workload)?;
     // A small window: a request for a pending name is neither a hit nor a miss.
-    let load =
-        [&workload[..], &["--window", "8", "--packets", REQUESTS, "--seconds", "60", "--lifetime", "4000"]];
+    let load = [
+        &workload[..],
+        &["--window", "8", "--packets", REQUESTS, "--seconds", "60", "--lifetime", "4000"],
+    ];
     cluster.consumers()[0].generate(&prefix, &load.concat())?.finish(TIMEOUT)?;
     let (mut hits, mut lookups) = (0, 0);
     for member in cluster.members() {

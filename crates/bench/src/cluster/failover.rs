@@ -59,17 +59,19 @@ fn run_once(plan: &Plan) -> Result<(f64, f64)> {
     let mut cluster = Cluster::build(&plan)?;
     // One producer serves all, and its link must not be the bottleneck.
     cluster.limit_producer(0, RATE_MBIT * (DOWNLOADS + 1) as f64)?;
-    let publish = PublishPlan { octets: BYTES, ..PublishPlan::default() };
+    let publish = PublishPlan { bytes: BYTES, ..PublishPlan::default() };
     let contents: Vec<_> = (0..DOWNLOADS).map(|at| name(&format!("/failover/{at}"))).collect();
     let published = contents.iter().map(|content| cluster.publish(0, content, &publish));
     let _published = published.collect::<Result<Vec<_>, _>>()?;
     let fetch = FetchPlan::default();
-    let downloads = contents.iter().zip(cluster.consumers()).map(|(content, by)| by.fetch(content, &fetch));
+    let downloads =
+        contents.iter().zip(cluster.consumers()).map(|(content, by)| by.fetch(content, &fetch));
     let mut downloads = downloads.collect::<Result<Vec<_>, _>>()?;
     std::thread::sleep(TIME_BEFORE);
-    cluster.balancer_mut(0).break_down()?;
+    cluster.balancer_mut(0).fail()?;
     let silent = longest_gap(&cluster).context("after the first balancer broke down")?;
-    let running: usize = downloads.iter_mut().map(|download| usize::from(download.is_running())).sum();
+    let running: usize =
+        downloads.iter_mut().map(|download| usize::from(download.is_running())).sum();
     let mut aborted = 0.0;
     for download in downloads {
         if let Err(error) = download.finish(TIMEOUT) {
@@ -87,10 +89,11 @@ fn run_once(plan: &Plan) -> Result<(f64, f64)> {
 /// Returns the longest time in which a consumer received no Data. Data in the queues of shaped
 /// links still arrives for a while after the failure.
 fn longest_gap(cluster: &Cluster) -> Result<Duration> {
-    let names: Vec<_> = cluster.consumers().iter().map(|consumer| consumer.node.name.clone()).collect();
+    let names: Vec<_> =
+        cluster.consumers().iter().map(|consumer| consumer.node.name.clone()).collect();
     let received = || -> Result<Vec<u64>, LabError> {
         let traffic = cluster.traffic()?;
-        Ok(names.iter().map(|name| traffic[name].received_octets).collect())
+        Ok(names.iter().map(|name| traffic[name].received_bytes).collect())
     };
     let started = Instant::now();
     let mut before = received()?;

@@ -126,7 +126,8 @@ fn count(socket: &UdpSocket) -> u64 {
     let mut count = 0;
     let end = Instant::now() + TIMEOUT;
     let mut last = None;
-    while Instant::now() < end && last.is_none_or(|last: Instant| last.elapsed() < 2 * IDLE_TIMEOUT) {
+    while Instant::now() < end && last.is_none_or(|last: Instant| last.elapsed() < 2 * IDLE_TIMEOUT)
+    {
         if socket.recv(&mut buffer).is_ok() {
             count += 1;
             last = Some(Instant::now());

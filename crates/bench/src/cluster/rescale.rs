@@ -35,25 +35,33 @@ pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
 
 /// Returns the number of failed downloads, and the share of names that moved to the fourth member.
 fn run_once(plan: &Plan) -> Result<(f64, f64)> {
-    let plan = Plan { consumers: DOWNLOADS, members: MEMBERS, member_share: Some(QUOTA), ..plan.clone() };
+    let plan =
+        Plan { consumers: DOWNLOADS, members: MEMBERS, member_share: Some(QUOTA), ..plan.clone() };
     let mut cluster = Cluster::build(&plan)?;
-    let publish =
-        PublishPlan { octets: SEGMENTS * SEGMENT as u64, segment_len: SEGMENT, ..PublishPlan::default() };
+    let publish = PublishPlan {
+        bytes: SEGMENTS * SEGMENT as u64,
+        segment_len: SEGMENT,
+        ..PublishPlan::default()
+    };
     let contents: Vec<_> = (0..DOWNLOADS).map(|at| name(&format!("/rescale/{at}"))).collect();
     let published = contents.iter().map(|content| cluster.publish(0, content, &publish));
     let _published = published.collect::<Result<Vec<_>, _>>()?;
     let fetch = FetchPlan { window: WINDOW, retries: 0, ..FetchPlan::default() };
-    let downloads = contents.iter().zip(cluster.consumers()).map(|(content, by)| by.fetch(content, &fetch));
+    let downloads =
+        contents.iter().zip(cluster.consumers()).map(|(content, by)| by.fetch(content, &fetch));
     let mut downloads = downloads.collect::<Result<Vec<_>, _>>()?;
     let before = served_by(cluster.balancers().first().context("one was planned")?)?;
     let number = cluster.add_member()?;
     let after = served_by(&cluster.balancers()[0])?;
     cluster.remove_member(number)?;
-    let running: usize = downloads.iter_mut().map(|download| usize::from(download.is_running())).sum();
+    let running: usize =
+        downloads.iter_mut().map(|download| usize::from(download.is_running())).sum();
     let mut lost = 0.0;
     for download in downloads {
         match download.finish(TIMEOUT) {
-            Ok(fetched) => ensure!(fetched.retransmissions == 0, "it was not to ask twice: {fetched:?}"),
+            Ok(fetched) => {
+                ensure!(fetched.retransmissions == 0, "it was not to ask twice: {fetched:?}")
+            }
             Err(error) => {
                 eprintln!("{error}");
                 lost += 1.0;
@@ -71,8 +79,10 @@ fn run_once(plan: &Plan) -> Result<(f64, f64)> {
 /// Returns the members that serve the probe names.
 fn served_by(balancer: &Balancer) -> Result<Vec<String>> {
     let ask = |at| -> Result<String> {
-        Ok(balancer
-            .command(&["where", &format!("/rescale/name/{at}"), "--control"], Some(balancer.control()))?)
+        Ok(balancer.command(
+            &["where", &format!("/rescale/name/{at}"), "--control"],
+            Some(balancer.control()),
+        )?)
     };
     (0..PROBES).map(ask).collect()
 }

@@ -50,20 +50,25 @@ pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
 }
 
 fn measure(row: &str, plan: &Plan) -> Result<Vec<Row>> {
-    let plan = Plan { consumers: PAIRS, producers: PAIRS, member_share: Some(QUOTA), ..plan.clone() };
+    let plan =
+        Plan { consumers: PAIRS, producers: PAIRS, member_share: Some(QUOTA), ..plan.clone() };
     let processors = Processors::bind_away_from_members();
     let (mut one, mut four) = (Vec::new(), Vec::new());
     for _ in 0..BUILDS {
         // Both clusters are measured alternately, because the speed of a virtual processor varies
         // by up to a factor of two for seconds.
-        let [single, several] = [1, MEMBERS]
-            .map(|members| LoadedCluster::build(&Plan { members, ..plan.clone() }, processors.as_ref()));
+        let [single, several] = [1, MEMBERS].map(|members| {
+            LoadedCluster::build(&Plan { members, ..plan.clone() }, processors.as_ref())
+        });
         let (single, several) = (single?, several?);
         for run in 0..=RUNS {
             let (alone, together) = std::thread::scope(|scope| {
                 let together = scope.spawn(|| several.measure());
                 let alone = single.measure()?;
-                Ok::<_, anyhow::Error>((alone, together.join().map_err(|_| anyhow!("a thread panicked"))??))
+                Ok::<_, anyhow::Error>((
+                    alone,
+                    together.join().map_err(|_| anyhow!("a thread panicked"))??,
+                ))
             })?;
             // The first run touches the tables and is not measured.
             if run > 0 {
@@ -124,7 +129,8 @@ impl Processors {
         let (mut members, mut others) = (CpuSet::new(), all);
         members.set(first);
         others.unset(first);
-        (others.count() > 0 && sched_setaffinity(None, &others).is_ok()).then_some(Processors { members })
+        (others.count() > 0 && sched_setaffinity(None, &others).is_ok())
+            .then_some(Processors { members })
     }
 
     /// Binds a router to the members' processor.
@@ -150,9 +156,11 @@ impl LoadedCluster {
     fn build(plan: &Plan, processors: Option<&Processors>) -> Result<Self> {
         let cluster = Cluster::build(plan)?;
         let mut routers = cluster.members().iter().map(|member| &member.router.process);
-        processors.map_or(Ok(()), |processors| routers.try_for_each(|router| processors.take(router)))?;
+        processors
+            .map_or(Ok(()), |processors| routers.try_for_each(|router| processors.take(router)))?;
         let prefixes: Vec<_> = (0..PAIRS).map(|pair| name(&format!("/scale/{pair}"))).collect();
-        let answering = prefixes.iter().enumerate().map(|(at, prefix)| cluster.answer(at, prefix, &PAYLOAD));
+        let answering =
+            prefixes.iter().enumerate().map(|(at, prefix)| cluster.answer(at, prefix, &PAYLOAD));
         let answering = answering.collect::<Result<Vec<_>, _>>()?;
         let window = (WINDOW_PER_MEMBER * plan.members).to_string();
         Ok(LoadedCluster { _answering: answering, cluster, prefixes, window })
@@ -162,7 +170,9 @@ impl LoadedCluster {
         let more = ["--window", &self.window, "--seconds", RUN_S, "--lifetime", "4000"];
         let options = [&LOAD[..], &PAYLOAD[..], &more].concat();
         let loads = self.prefixes.iter().zip(self.cluster.consumers());
-        let loads = loads.map(|(prefix, by)| by.generate(prefix, &options)).collect::<Result<Vec<_>, _>>()?;
+        let loads = loads
+            .map(|(prefix, by)| by.generate(prefix, &options))
+            .collect::<Result<Vec<_>, _>>()?;
         std::thread::sleep(RAMP_UP);
         let before = self.snapshot()?;
         std::thread::sleep(MEASURED);
@@ -170,13 +180,19 @@ impl LoadedCluster {
         let mut with_ends_per_s = 0.0;
         for load in loads {
             let outcome = load.finish(TIMEOUT)?;
-            ensure!(outcome.lost == 0, "{} of {} Interests were not answered", outcome.lost, outcome.asked);
+            ensure!(
+                outcome.lost == 0,
+                "{} of {} Interests were not answered",
+                outcome.lost,
+                outcome.asked
+            );
             with_ends_per_s += outcome.answered_per_s;
         }
         let exchanges = (after.answered - before.answered) as f64;
         let quota = (after.at - before.at).mul_f64(QUOTA).as_secs_f64();
         let used: Vec<_> = after.processor_time.iter().zip(&before.processor_time).collect();
-        let used: Vec<_> = used.into_iter().map(|(after, before)| (*after - *before).as_secs_f64()).collect();
+        let used: Vec<_> =
+            used.into_iter().map(|(after, before)| (*after - *before).as_secs_f64()).collect();
         let all: f64 = used.iter().sum();
         Ok(Throughput {
             per_s: exchanges / (after.at - before.at).as_secs_f64(),
@@ -197,7 +213,12 @@ impl LoadedCluster {
         });
         Ok(Snapshot {
             answered: answered.sum::<Result<u64>>()?,
-            processor_time: self.cluster.members().iter().map(|member| member.router.process.cpu()).collect(),
+            processor_time: self
+                .cluster
+                .members()
+                .iter()
+                .map(|member| member.router.process.cpu())
+                .collect(),
             at: Instant::now(),
         })
     }
@@ -216,8 +237,11 @@ struct Snapshot {
 fn shares(plan: &Plan) -> Result<Vec<u64>> {
     let cluster = Cluster::build(plan)?;
     let content = name("/scale/one");
-    let publish =
-        PublishPlan { octets: NAMES * SEGMENT as u64, segment_len: SEGMENT, ..PublishPlan::default() };
+    let publish = PublishPlan {
+        bytes: NAMES * SEGMENT as u64,
+        segment_len: SEGMENT,
+        ..PublishPlan::default()
+    };
     let _publication = cluster.publish(0, &content, &publish)?;
     let interests = || -> Result<Vec<u64>> {
         let status = cluster.balancers().first().context("one was planned")?.status()?;
@@ -247,12 +271,19 @@ mod tests {
             Some(processors) => {
                 let others = sched_getaffinity(None).expect("the system says");
                 assert_eq!((processors.members.count(), others.count()), (1, before.count() - 1));
-                assert!((0..CpuSet::MAX_CPU).all(|at| !(others.is_set(at) && processors.members.is_set(at))));
+                assert!(
+                    (0..CpuSet::MAX_CPU)
+                        .all(|at| !(others.is_set(at) && processors.members.is_set(at)))
+                );
             }
             None => assert!(before.count() == 1, "there was one to choose"),
         })
         .join()
         .expect("no assertion failed");
-        assert_eq!(sched_getaffinity(None).expect("the system says"), before, "only that thread was moved");
+        assert_eq!(
+            sched_getaffinity(None).expect("the system says"),
+            before,
+            "only that thread was moved"
+        );
     }
 }

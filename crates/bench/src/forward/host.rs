@@ -1,7 +1,9 @@
 //! The measured hosts: the fused plane, and the same elements in a graph.
 
 use super::{KEY, Options};
-use nw_element_api::{Context, DropCounters, FaceId, FaceInfo, Instant, Packet, Parameters, Pool, Value};
+use nw_element_api::{
+    Context, DropCounters, FaceId, FaceInfo, Packet, Parameters, Pool, Timestamp, Value,
+};
 use nw_elements::{Router, RouterConfig, router};
 use nw_graph::{Engine, standard};
 use nw_router::plane::{BATCH, Plane};
@@ -9,8 +11,6 @@ use nw_tables::cs::CsConfig;
 use nw_tables::fib::FibConfig;
 use nw_tables::pit::PitConfig;
 
-/// InterestLifetime of one hour, so that no Interest expires.
-const LIFETIME_MAX_MS: u32 = 3_600_000;
 const DEAD_NONCES: usize = 65_536;
 
 /// A host that runs the standard router.
@@ -25,17 +25,23 @@ pub trait Host: Sized {
     /// Calls a function with the router element.
     fn with_router<R>(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         pool: &mut Pool,
         out: &mut Vec<Packet>,
         change: impl FnOnce(&mut Router, &mut Context<'_, router::Out>) -> R,
     ) -> R;
 
     /// Forwards a batch of packets.
-    fn process(&mut self, now: Instant, batch: &mut Vec<Packet>, pool: &mut Pool, out: &mut Vec<Packet>);
+    fn process(
+        &mut self,
+        now: Timestamp,
+        batch: &mut Vec<Packet>,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+    );
 
     /// Runs the timers that are due.
-    fn tick(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>);
+    fn tick(&mut self, now: Timestamp, pool: &mut Pool, out: &mut Vec<Packet>);
 
     /// Returns the counters of dropped packets.
     fn drops(&self) -> &DropCounters;
@@ -62,7 +68,7 @@ impl Host for Plane {
             dead_nonces: DEAD_NONCES,
             upstream_tokens: true,
             accept_data_from_any_face: false,
-            lifetime_max_ms: LIFETIME_MAX_MS,
+            lifetime_max_ms: nw_elements::INTEREST_LIFETIME_MAX_MS,
             ..RouterConfig::default()
         };
         let store = CsConfig { packets_max: cached, bytes_max: store_bytes(cached) };
@@ -73,12 +79,14 @@ impl Host for Plane {
 
     fn add_face(&mut self, face: FaceId, info: FaceInfo) {
         let mut pool = Pool::new(KEY, 1, 1);
-        self.with_router(Instant::START, &mut pool, &mut Vec::new(), |router, _| router.add_face(face, info));
+        self.with_router(Timestamp::START, &mut pool, &mut Vec::new(), |router, _| {
+            router.add_face(face, info)
+        });
     }
 
     fn with_router<R>(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         pool: &mut Pool,
         out: &mut Vec<Packet>,
         change: impl FnOnce(&mut Router, &mut Context<'_, router::Out>) -> R,
@@ -86,11 +94,17 @@ impl Host for Plane {
         self.with_router(now, pool, out, change)
     }
 
-    fn process(&mut self, now: Instant, batch: &mut Vec<Packet>, pool: &mut Pool, out: &mut Vec<Packet>) {
+    fn process(
+        &mut self,
+        now: Timestamp,
+        batch: &mut Vec<Packet>,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+    ) {
         self.process(now, batch, pool, out);
     }
 
-    fn tick(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>) {
+    fn tick(&mut self, now: Timestamp, pool: &mut Pool, out: &mut Vec<Packet>) {
         self.tick(now, pool, out);
     }
 
@@ -113,7 +127,7 @@ impl Host for Engine {
                     whole("pending", pending_max(options)),
                     whole("prefixes", prefixes_max(options)),
                     whole("dead_nonces", DEAD_NONCES),
-                    whole("lifetime_max_ms", LIFETIME_MAX_MS as usize),
+                    whole("lifetime_max_ms", nw_elements::INTEREST_LIFETIME_MAX_MS as usize),
                 ],
                 _ => Vec::new(),
             })
@@ -132,7 +146,7 @@ impl Host for Engine {
 
     fn with_router<R>(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         pool: &mut Pool,
         out: &mut Vec<Packet>,
         change: impl FnOnce(&mut Router, &mut Context<'_, router::Out>) -> R,
@@ -140,11 +154,17 @@ impl Host for Engine {
         self.with("router", now, pool, out, change).expect("the standard router has a router")
     }
 
-    fn process(&mut self, now: Instant, batch: &mut Vec<Packet>, pool: &mut Pool, out: &mut Vec<Packet>) {
+    fn process(
+        &mut self,
+        now: Timestamp,
+        batch: &mut Vec<Packet>,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+    ) {
         self.process(now, batch, pool, out);
     }
 
-    fn tick(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>) {
+    fn tick(&mut self, now: Timestamp, pool: &mut Pool, out: &mut Vec<Packet>) {
         self.tick(now, pool, out);
     }
 

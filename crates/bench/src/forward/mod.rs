@@ -10,7 +10,7 @@ use crate::process::own_resident_kib;
 use core::time::Duration;
 use nw_element_api::decode::decode_lazily;
 use nw_element_api::pool::{CHUNK_LEN, Chunk};
-use nw_element_api::{FaceId, FaceInfo, Instant, Kind, LinkType, Packet, Pool, Scope};
+use nw_element_api::{FaceId, FaceInfo, Kind, LinkType, Packet, Pool, Scope, Timestamp};
 use nw_elements::strategy::Strategies;
 use nw_name::{HashKey, Name};
 use nw_report_kit::random::splitmix64;
@@ -182,8 +182,9 @@ impl Options {
         if fitting < BATCH { fitting } else { BATCH }
     }
 
-    /// Returns the number of names within which Data are shuffled: half of those that are pending, so
-    /// that each Data answers a pending Interest, and is evicted before its name is requested again.
+    /// Returns the number of names within which Data are shuffled: half of those that are pending,
+    /// so that each Data answers a pending Interest, and is evicted before its name is requested
+    /// again.
     const fn shuffle_block(&self) -> usize {
         (self.pending / 2) as usize
     }
@@ -237,7 +238,7 @@ struct Bench<H> {
     pool: Pool,
     batch: Vec<Packet>,
     out: Vec<Packet>,
-    now: Instant,
+    now: Timestamp,
     /// PIT tokens that the upstream returns with Data, as on the wire.
     tokens: Vec<[u8; 6]>,
     options: Options,
@@ -382,7 +383,7 @@ impl<H: Host> Bench<H> {
         let mut plane = H::new(&options, cached);
         let mut pool = Pool::new(KEY, 64, 4096);
         let mut out = Vec::with_capacity(4 * BATCH);
-        let now = Instant::from_millis(1);
+        let now = Timestamp::from_millis(1);
         let info = FaceInfo { scope: Scope::NonLocal, link_type: LinkType::PointToPoint };
         plane.add_face(CONSUMER, info);
         plane.add_face(PRODUCER, info);
@@ -433,7 +434,12 @@ impl<H: Host> Bench<H> {
     /// Processes the Interests of these names. Returns the time.
     fn interests(&mut self, packets: &Packets, names: &[u32]) -> Duration {
         let took = self.run(packets, names, Kind::Interest);
-        assert_eq!(self.out.len(), names.len(), "every Interest is forwarded: {:?}", self.dropped());
+        assert_eq!(
+            self.out.len(),
+            names.len(),
+            "every Interest is forwarded: {:?}",
+            self.dropped()
+        );
         for (name, packet) in names.iter().zip(self.out.drain(..)) {
             let token = self.pool.meta(&packet).link.token;
             self.tokens[*name as usize] = token.as_bytes().try_into().unwrap_or_default();
@@ -544,7 +550,10 @@ impl<H: Host> Bench<H> {
             received[start..end].copy_from_slice(bytes);
             if kind == Kind::Interest {
                 // A new nonce each time, because routers store the nonces of answered Interests.
-                assert!(bytes[..bytes.len() - 4].ends_with(&NONCE_TLV), "the nonce is the last element");
+                assert!(
+                    bytes[..bytes.len() - 4].ends_with(&NONCE_TLV),
+                    "the nonce is the last element"
+                );
                 received[end - 4..end].copy_from_slice(&(self.batches as u32).to_be_bytes());
             }
             ends[i + 1] = end;

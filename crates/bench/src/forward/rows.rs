@@ -22,11 +22,14 @@ pub fn run(row: &str) -> Vec<Row> {
             forward(row, Options { prefixes: 1 << 26, rounds: 3, ..options }, Some(130.0))
         }
         "forward/memory/headers" => forward(row, Options { link: Link::Headers, ..options }, None),
-        "forward/memory/no_tokens" => forward(row, Options { link: Link::NoTokens, ..options }, None),
+        "forward/memory/no_tokens" => {
+            forward(row, Options { link: Link::NoTokens, ..options }, None)
+        }
         "forward/memory/content1k" => forward(row, Options { content_len: 1000, ..options }, None),
         "forward/memory/shuffled" => forward(row, Options { shuffled: true, ..options }, None),
         "forward/memory/worst" => {
-            let options = Options { shuffled: true, link: Link::Headers, content_len: 1000, ..options };
+            let options =
+                Options { shuffled: true, link: Link::Headers, content_len: 1000, ..options };
             forward(row, options, None)
         }
         "forward/memory/pit1e7" => pit(row, options),
@@ -49,7 +52,8 @@ fn forward(row: &str, options: Options, bound_ns: Option<f64>) -> Vec<Row> {
         None => row,
     };
     vec![
-        bound(Row::new(row, "ns_per_packet", &with.packet_ns)).with_reference(median(&without.packet_ns)),
+        bound(Row::new(row, "ns_per_packet", &with.packet_ns))
+            .with_reference(median(&without.packet_ns)),
         bound(Row::new(row, "ns_per_interest", &with.interest_ns)),
         bound(Row::new(row, "ns_per_data", &with.data_ns)),
         Row::new(row, "cycles_per_packet", &with.packet_cycles)
@@ -77,8 +81,10 @@ fn pit(row: &str, options: Options) -> Vec<Row> {
 fn churn(row: &str, options: Options) -> Vec<Row> {
     let mut quiet = Load::<Plane>::new(options, options.cached(), options.numbers());
     let (interests, data) = quiet.lap();
-    let batch_us = (interests + data).as_secs_f64() * 1e6 / (2 * quiet.count()) as f64 * BATCH as f64;
-    let changing = Options { batches_per_change: (100.0 / batch_us).round().max(1.0) as u64, ..options };
+    let batch_us =
+        (interests + data).as_secs_f64() * 1e6 / (2 * quiet.count()) as f64 * BATCH as f64;
+    let changing =
+        Options { batches_per_change: (100.0 / batch_us).round().max(1.0) as u64, ..options };
     let mut busy = Load::<Plane>::new(changing, options.cached(), options.numbers());
     let taken = alternate(&mut quiet, &mut busy);
     vec![
@@ -103,7 +109,8 @@ fn curve(row: &str, options: Options) -> Vec<Row> {
             let without = measure(Options { prefetch: false, rounds: 1, ..options });
             let name = format!("{row}/fib2p{power}/depth{depth}");
             rows.push(
-                Row::new(name, "ns_per_packet", &with.packet_ns).with_reference(median(&without.packet_ns)),
+                Row::new(name, "ns_per_packet", &with.packet_ns)
+                    .with_reference(median(&without.packet_ns)),
             );
         }
     }
@@ -153,7 +160,9 @@ fn graph(row: &str, options: Options) -> Vec<Row> {
     let mut graph = Load::<Engine>::new(options, options.cached(), options.numbers());
     let taken = alternate(&mut graph, &mut fused);
     vec![
-        Row::new(row, "ns_per_packet", &taken.one_ns).with_reference(median(&taken.other_ns)).at_most(110.0),
+        Row::new(row, "ns_per_packet", &taken.one_ns)
+            .with_reference(median(&taken.other_ns))
+            .at_most(110.0),
         Row::new(row, "ratio_to_fused", &taken.ratios),
     ]
 }

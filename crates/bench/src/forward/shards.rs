@@ -114,7 +114,8 @@ fn spread(row: &str, options: &Options) -> Vec<Row> {
     let download: Vec<Name> = (0..SPREAD).map(|number| file.clone().with_segment(number)).collect();
     let mut rows = Vec::new();
     for (row, names) in [(row.to_owned(), various), (format!("{row}/download"), download)] {
-        let shares: Vec<f64> = (0..KEYS).map(|number| busiest_share(&key(number), &names)).collect();
+        let shares: Vec<f64> =
+            (0..KEYS).map(|number| busiest_share(&key(number), &names)).collect();
         let worst = shares.iter().copied().fold(0.0, f64::max);
         rows.push(Row::new(&row, "busiest_share", &shares).at_most(0.52));
         rows.push(Row::new(&row, "busiest_share_by_worst_key", &[worst]).at_most(0.52));

@@ -5,17 +5,19 @@
 //! packets are made before each measured batch, so they are in the cache as after ingress.
 
 use super::{Row, Samples};
-use nw_name::{HashKey, Name, Prefixes, component::ComponentType, tlv::push_tlv};
+use nw_name::{HashKey, Name, PrefixHashes, component::ComponentType, tlv::push_tlv};
 use nw_report_kit::random::splitmix64;
-use nw_tables::cs::{BLOCK_LEN, ContentStore, CsConfig, CsHint, Incoming, Insertion, RECENT_MAX};
-use nw_tables::{Ask, Instant};
+use nw_tables::cs::{
+    BLOCK_LEN, ContentStore, CsConfig, CsProbe, IncomingData, Insertion, RECENT_MAX,
+};
+use nw_tables::{InterestKey, Timestamp};
 use std::hint::black_box;
 use std::ops::Range;
 
 const BATCH: usize = 32;
 const OPERATIONS: usize = 400_000;
 const SEGMENTS: u64 = 1000;
-const NOW: Instant = Instant::from_millis(1000);
+const NOW: Timestamp = Timestamp::from_millis(1000);
 
 /// Measures the rows `tables/cs/{insert,hit,miss,evict,prefix,evict_prefixes}/…` for each size; the
 /// last two with the prefix tree.
@@ -51,7 +53,10 @@ impl Names {
                     .with_generic(format!("org{}", number % 317))
                     .with_generic(format!("site{}", number / 317 % 97));
                 for level in 2..3 + number % 5 {
-                    name = name.with_generic(format!("{:06x}", splitmix64(number << 3 | level) as u32 >> 8));
+                    name = name.with_generic(format!(
+                        "{:06x}",
+                        splitmix64(number << 3 | level) as u32 >> 8
+                    ));
                 }
                 // This component makes names of equal length differ.
                 name.with_generic(number.to_string())
@@ -73,16 +78,16 @@ impl Names {
 
 pub(super) struct Item {
     name: Name,
-    prefixes: Prefixes,
+    prefixes: PrefixHashes,
     /// Range of the name's value in the packet.
     place: (u16, u16),
     wire: Vec<u8>,
 }
 
 impl Item {
-    pub(super) fn incoming(&self) -> Incoming<'_> {
+    pub(super) fn incoming(&self) -> IncomingData<'_> {
         let (prefixes, wire) = (&self.prefixes, &self.wire[..]);
-        Incoming { name: self.place, prefixes, wire, freshness_ms: 4000, unsolicited: false }
+        IncomingData { name: self.place, prefixes, wire, freshness_ms: 4000, unsolicited: false }
     }
 }
 
@@ -91,7 +96,12 @@ pub(super) fn key() -> HashKey {
 }
 
 fn lookup_key(name: Name) -> Item {
-    Item { prefixes: Prefixes::of(&key(), name.as_ref()), name, place: (0, 0), wire: Vec::new() }
+    Item {
+        prefixes: PrefixHashes::of(&key(), name.as_ref()),
+        name,
+        place: (0, 0),
+        wire: Vec::new(),
+    }
 }
 
 /// Builds a Data packet with the fields that the store reads.
@@ -104,7 +114,8 @@ pub(super) fn data(name: Name) -> Item {
     assert!(item.wire.len() <= BLOCK_LEN, "a packet of one block");
     // After two types and two lengths of at most three bytes.
     let name = item.name.as_ref().as_bytes();
-    let start = (4..9).find(|start| item.wire[*start..].starts_with(name)).expect("a packet of this name");
+    let start =
+        (4..9).find(|start| item.wire[*start..].starts_with(name)).expect("a packet of this name");
     item.place = (start as u16, name.len() as u16);
     item
 }
@@ -122,7 +133,8 @@ fn store(names: Names, size: usize, rows: &mut Vec<Row>) {
     for (how, batched) in [("batched", true), ("alone", false)] {
         let hit = finds(&mut cs, |draw| lookup_key(names.name(there(draw))), false, batched, true);
         row(&format!("hit/{how}"), hit);
-        let miss = finds(&mut cs, |draw| lookup_key(names.name(elsewhere(draw))), false, batched, false);
+        let miss =
+            finds(&mut cs, |draw| lookup_key(names.name(elsewhere(draw))), false, batched, false);
         row(&format!("miss/{how}"), miss);
     }
     // After all those hits, the order of use is random.
@@ -130,22 +142,30 @@ fn store(names: Names, size: usize, rows: &mut Vec<Row>) {
     // The same with the prefix tree, which prefix lookups create.
     let mut cs = filled(names, size, &mut Samples::new());
     let nowhere = lookup_key(Name::new().with_generic("nowhere"));
-    while !cs.knows_prefixes() {
+    while !cs.has_complete_tree() {
         let (name, prefixes) = (nowhere.name.as_ref(), &nowhere.prefixes);
-        assert_eq!(cs.find(NOW, &Ask { name, prefixes, can_be_prefix: true, must_be_fresh: false }), None);
+        assert_eq!(
+            cs.find(
+                NOW,
+                &InterestKey { name, prefixes, can_be_prefix: true, must_be_fresh: false }
+            ),
+            None
+        );
         if size <= RECENT_MAX {
             return;
         }
     }
     for (how, batched) in [("batched", true), ("alone", false)] {
-        let prefix = finds(&mut cs, |draw| lookup_key(names.prefix(there(draw))), true, batched, true);
+        let prefix =
+            finds(&mut cs, |draw| lookup_key(names.prefix(there(draw))), true, batched, true);
         row(&format!("prefix/{how}"), prefix);
     }
     row("evict_prefixes", evictions(&mut cs, names, size));
 }
 
 fn filled(names: Names, size: usize, insert: &mut Samples) -> ContentStore {
-    let mut cs = ContentStore::new(key(), CsConfig { packets_max: size, bytes_max: size * BLOCK_LEN });
+    let mut cs =
+        ContentStore::new(key(), CsConfig { packets_max: size, bytes_max: size * BLOCK_LEN });
     // Small stores are filled and emptied until there are enough operations.
     let rounds = (OPERATIONS / 4 / size).max(1);
     for round in 0..rounds {
@@ -196,14 +216,14 @@ fn finds(
         samples.measure(batch.len(), || {
             for stage in 0..if batched { ContentStore::PREFETCH_STAGES } else { 0 } {
                 for item in &batch {
-                    cs.prefetch(stage, &item.prefixes, &CsHint::default());
+                    cs.prefetch(stage, &item.prefixes, &CsProbe::default());
                     if can_be_prefix {
                         cs.prefetch_insert(stage, &item.prefixes);
                     }
                 }
             }
             for item in &batch {
-                let ask = Ask {
+                let ask = InterestKey {
                     name: item.name.as_ref(),
                     prefixes: &item.prefixes,
                     can_be_prefix,

@@ -7,11 +7,11 @@
 
 use super::Row;
 use super::cs::{data, key};
-use nw_name::{Name, Prefixes};
+use nw_name::{Name, PrefixHashes};
 use nw_report_kit::random::splitmix64;
 use nw_report_kit::zipf::Zipf;
 use nw_tables::cs::{BLOCK_LEN, ContentStore, CsConfig, PolicyKind};
-use nw_tables::{Ask, Instant};
+use nw_tables::{InterestKey, Timestamp};
 
 const NAMES: usize = 100_000;
 const INTERESTS: u64 = 1_000_000;
@@ -42,18 +42,23 @@ pub fn run() -> Vec<Row> {
 }
 
 fn hits_percent(kind: PolicyKind, packets: usize, zipf: &Zipf, scan: bool) -> f64 {
-    let mut cs = ContentStore::new(key(), CsConfig { packets_max: packets, bytes_max: packets * BLOCK_LEN });
+    let mut cs =
+        ContentStore::new(key(), CsConfig { packets_max: packets, bytes_max: packets * BLOCK_LEN });
     cs.set_policy(kind);
     let (mut hits, mut asked) = (0, 0);
     for i in 0..INTERESTS {
         // A millisecond each: Data are stale after four thousand.
-        let now = Instant::from_millis(i);
+        let now = Timestamp::from_millis(i);
         let popular = !scan || i % 2 == 0;
         let number = if popular { zipf.draw(splitmix64(i)) as u64 } else { (1 << 40) + i };
         let name = Name::new().with_generic("zipf").with_generic(number.to_string());
-        let prefixes = Prefixes::of(&key(), name.as_ref());
-        let ask =
-            Ask { name: name.as_ref(), prefixes: &prefixes, can_be_prefix: false, must_be_fresh: false };
+        let prefixes = PrefixHashes::of(&key(), name.as_ref());
+        let ask = InterestKey {
+            name: name.as_ref(),
+            prefixes: &prefixes,
+            can_be_prefix: false,
+            must_be_fresh: false,
+        };
         let hit = cs.find(now, &ask).is_some();
         if !hit {
             cs.insert(now, &data(name).incoming());

@@ -3,7 +3,7 @@
 
 use super::{Row, Samples};
 use nw_report_kit::random::splitmix64;
-use nw_tables::Instant;
+use nw_tables::Timestamp;
 use nw_tables::dnl::DeadNonceList;
 use std::hint::black_box;
 
@@ -11,7 +11,7 @@ const BATCH: usize = 32;
 const OPERATIONS: usize = 640_000;
 
 /// As hosts ask for a batch.
-fn ask(list: &DeadNonceList, now: Instant, hashes: &[u64], pairs: &[u64]) {
+fn ask(list: &DeadNonceList, now: Timestamp, hashes: &[u64], pairs: &[u64]) {
     hashes.iter().zip(pairs).for_each(|(hash, pair)| list.prefetch(now, *hash, *pair as u32));
 }
 
@@ -22,7 +22,7 @@ pub fn run(sizes: &[usize]) -> Vec<Row> {
 
 fn rows(size: usize) -> Vec<Row> {
     let mut list = DeadNonceList::new(size);
-    let at = |number: u64| Instant::from_nanos(number * 6_000_000_000 / size as u64);
+    let at = |number: u64| Timestamp::from_nanos(number * 6_000_000_000 / size as u64);
     let (mut rows, mut made) = (Vec::new(), 0_u64);
     while made < size as u64 {
         list.insert(at(made), splitmix64(made), made as u32);
@@ -63,7 +63,10 @@ fn rows(size: usize) -> Vec<Row> {
                     }
                 });
             }
-            assert!(if what == "hit" { found == OPERATIONS } else { found < 10 }, "{what}: {found}");
+            assert!(
+                if what == "hit" { found == OPERATIONS } else { found < 10 },
+                "{what}: {found}"
+            );
             rows.push(samples.row(format!("tables/dnl/{what}/{how}/{size}")));
         }
     }

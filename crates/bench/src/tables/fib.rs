@@ -5,7 +5,7 @@
 //! as after ingress.
 
 use super::{Row, Samples};
-use nw_name::{HashKey, Name, Prefixes, component::ComponentType};
+use nw_name::{HashKey, Name, PrefixHashes, component::ComponentType};
 use nw_report_kit::random::splitmix64;
 use nw_tables::FaceId;
 use nw_tables::fib::{Fib, FibConfig, NextHop, StrategyId};
@@ -43,12 +43,12 @@ fn prefix(number: u64) -> Name {
 
 struct LookupKey {
     name: Name,
-    prefixes: Prefixes,
+    prefixes: PrefixHashes,
 }
 
 fn lookup_key(prefix: Name) -> LookupKey {
     let name = prefix.with_generic("video").with_number(ComponentType::SEGMENT, 7);
-    LookupKey { prefixes: Prefixes::of(&key(), name.as_ref()), name }
+    LookupKey { prefixes: PrefixHashes::of(&key(), name.as_ref()), name }
 }
 
 fn fib(size: usize, rows: &mut Vec<Row>) {
@@ -76,7 +76,8 @@ fn fib(size: usize, rows: &mut Vec<Row>) {
     }
     let hit = |draw: u64| lookup_key(prefix(splitmix64(draw) % size as u64));
     let miss = |draw: u64| lookup_key(prefix(size as u64 + splitmix64(draw) % (1 << 40)));
-    let mut row = |what: &str, samples: Samples| rows.push(samples.row(format!("tables/fib/{what}/{size}")));
+    let mut row =
+        |what: &str, samples: Samples| rows.push(samples.row(format!("tables/fib/{what}/{size}")));
     row("hit/batched", lookups(&fib, hit, true));
     row("hit/alone", lookups(&fib, hit, false));
     row("miss/batched", lookups(&fib, miss, true));
@@ -103,8 +104,8 @@ fn lookups(fib: &Fib, ask: impl Fn(u64) -> LookupKey, prefetch: bool) -> Samples
     each_batch(LOOKUPS, |numbers| {
         let batch: Vec<LookupKey> = numbers.map(&ask).collect();
         samples.measure(batch.len(), || {
-            if prefetch && fib.is_far() {
-                batch.iter().for_each(|asked| fib.prefetch_far(&asked.prefixes));
+            if prefetch && fib.exceeds_tlb_reach() {
+                batch.iter().for_each(|asked| fib.prefetch_pages(&asked.prefixes));
             }
             for stage in 0..if prefetch { Fib::PREFETCH_STAGES } else { 0 } {
                 for asked in &batch {
@@ -135,8 +136,9 @@ fn index(size: usize, rows: &mut Vec<Row>) {
             empty_index(&mut index, size, &mut remove);
         }
     }
-    let mut row =
-        |what: &str, samples: Samples| rows.push(samples.row(format!("tables/index/{what}/{size}")));
+    let mut row = |what: &str, samples: Samples| {
+        rows.push(samples.row(format!("tables/index/{what}/{size}")))
+    };
     for (what, beyond) in [("hit", 0), ("miss", size as u64)] {
         for (how, prefetch) in [("batched", true), ("alone", false)] {
             let mut samples = Samples::new();

@@ -50,7 +50,8 @@ impl Samples {
             self.batches.iter().fold(0.0, |longest: f64, (nanos, _)| longest.max(*nanos)) / 1000.0;
         self.batches.sort_unstable_by(|(a, n), (b, m)| (a / *n as f64).total_cmp(&(b / *m as f64)));
         let at = |share: f64| {
-            let (nanos, operations) = self.batches[(share * (self.batches.len() - 1) as f64) as usize];
+            let (nanos, operations) =
+                self.batches[(share * (self.batches.len() - 1) as f64) as usize];
             nanos / operations as f64
         };
         let spread = at(0.9) - at(0.1);

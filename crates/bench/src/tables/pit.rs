@@ -7,10 +7,10 @@
 //! they are in the cache as after ingress.
 
 use super::{Row, Samples};
-use nw_name::{HashKey, Name, Prefixes, component::ComponentType};
+use nw_name::{HashKey, Name, PrefixHashes, component::ComponentType};
 use nw_report_kit::random::splitmix64;
 use nw_tables::pit::{EntryRef, InRecord, OutRecord, Pit, PitConfig};
-use nw_tables::{Ask, FaceId, Instant};
+use nw_tables::{FaceId, InterestKey, Timestamp};
 use nw_wire::Token;
 use std::hint::black_box;
 
@@ -30,7 +30,7 @@ pub fn run(sizes: &[usize]) -> Vec<Row> {
 /// The fields of a packet that the PIT reads.
 struct LookupKey {
     name: Name,
-    prefixes: Prefixes,
+    prefixes: PrefixHashes,
     wire: Vec<u8>,
     token: [u8; 6],
 }
@@ -77,13 +77,14 @@ impl Bench {
                 self.satisfy_and_insert(prefetch, true, &mut satisfy, &mut insert);
             }
             let samples = [("insert/in-order", insert), ("satisfy/in-order", satisfy)];
-            rows.extend(
-                samples.map(|(what, samples)| samples.row(format!("tables/pit/{what}/{how}/{}", self.size))),
-            );
+            rows.extend(samples.map(|(what, samples)| {
+                samples.row(format!("tables/pit/{what}/{how}/{}", self.size))
+            }));
         }
         for (how, prefetch) in [("batched", true), ("alone", false)] {
             let (mut insert, mut satisfy) = (Samples::new(), Samples::new());
-            let (mut find, mut by_token, mut by_name) = (Samples::new(), Samples::new(), Samples::new());
+            let (mut find, mut by_token, mut by_name) =
+                (Samples::new(), Samples::new(), Samples::new());
             for _ in 0..OPERATIONS / BATCH {
                 self.satisfy_and_insert(prefetch, false, &mut satisfy, &mut insert);
             }
@@ -99,9 +100,9 @@ impl Bench {
                 ("match-token", by_token),
                 ("match-name", by_name),
             ];
-            rows.extend(
-                samples.map(|(what, samples)| samples.row(format!("tables/pit/{what}/{how}/{}", self.size))),
-            );
+            rows.extend(samples.map(|(what, samples)| {
+                samples.row(format!("tables/pit/{what}/{how}/{}", self.size))
+            }));
         }
         // Small tables are filled and emptied until there are enough operations.
         for _ in 0..(OPERATIONS / self.size).max(1) {
@@ -124,7 +125,7 @@ impl Bench {
         let mut wire = vec![5, 58, 7, name.as_ref().as_bytes().len() as u8];
         wire.extend_from_slice(name.as_ref().as_bytes());
         wire.extend_from_slice(&[10, 4, 1, 2, 3, 4, 12, 2, 15, 160]);
-        LookupKey { prefixes: Prefixes::of(&self.key, name.as_ref()), name, wire, token }
+        LookupKey { prefixes: PrefixHashes::of(&self.key, name.as_ref()), name, wire, token }
     }
 
     /// Returns a batch of new names.
@@ -156,10 +157,10 @@ impl Bench {
     }
 
     fn insert(&mut self, batch: &mut [LookupKey], prefetch: bool, samples: &mut Samples) {
-        let now = Instant::from_nanos(self.now_nanos);
+        let now = Timestamp::from_nanos(self.now_nanos);
         // One lifetime passes per number of pending Interests.
         self.now_nanos += LIFETIME_NANOS * BATCH as u64 / self.size as u64;
-        let expiry = Instant::from_nanos(now.as_nanos() + LIFETIME_NANOS);
+        let expiry = Timestamp::from_nanos(now.as_nanos() + LIFETIME_NANOS);
         let token = Token::new(&[1, 2, 3, 4, 5, 6]).expect("six bytes are a token");
         let pit = &mut self.pit;
         samples.measure(batch.len(), || {
@@ -170,9 +171,11 @@ impl Bench {
             }
             for (at, asked) in batch.iter_mut().enumerate() {
                 let place = (4, asked.name.as_ref().as_bytes().len() as u16);
-                let (entry, _) =
-                    pit.find_or_insert(&asked.ask(), &asked.wire, place, place.1 + 6).expect("room for all");
-                let (asker, upstream) = (FaceId::from_bits(256 + at as u32), FaceId::from_bits(512));
+                let (entry, _) = pit
+                    .get_or_insert_bare(&asked.ask(), &asked.wire, place, place.1 + 6)
+                    .expect("room for all");
+                let (asker, upstream) =
+                    (FaceId::from_bits(256 + at as u32), FaceId::from_bits(512));
                 let asker = InRecord { face: asker, nonce: at as u32, expiry, token };
                 pit.upsert_in(entry, asker).expect("room for all");
                 let upstream = OutRecord {
@@ -194,7 +197,9 @@ impl Bench {
         while self.pending.len() < self.size {
             let (first, mut batch) = self.new_batch();
             self.insert(&mut batch, true, samples);
-            self.pending.extend(batch.iter().enumerate().map(|(at, asked)| (first + at as u64, asked.token)));
+            self.pending.extend(
+                batch.iter().enumerate().map(|(at, asked)| (first + at as u64, asked.token)),
+            );
         }
     }
 
@@ -225,7 +230,7 @@ impl Bench {
         });
         let (first, mut batch) = self.new_batch();
         self.insert(&mut batch, prefetch, insert);
-        let now = Instant::from_nanos(self.now_nanos);
+        let now = Timestamp::from_nanos(self.now_nanos);
         while let Some(entry) = self.pit.pop_expired(now) {
             // Entries that were never drawn remain.
             self.pit.set_expiry(entry, now.plus_millis(4000));
@@ -267,7 +272,7 @@ impl Bench {
     /// Lets all pending Interests expire.
     fn expire(&mut self, samples: &mut Samples) {
         self.now_nanos += 2 * LIFETIME_NANOS;
-        let now = Instant::from_nanos(self.now_nanos);
+        let now = Timestamp::from_nanos(self.now_nanos);
         let pit = &mut self.pit;
         while !pit.is_empty() {
             let count = BATCH.min(pit.len());
@@ -287,8 +292,13 @@ impl Bench {
 }
 
 impl LookupKey {
-    fn ask(&self) -> Ask<'_> {
-        Ask { name: self.name.as_ref(), prefixes: &self.prefixes, can_be_prefix: false, must_be_fresh: false }
+    fn ask(&self) -> InterestKey<'_> {
+        InterestKey {
+            name: self.name.as_ref(),
+            prefixes: &self.prefixes,
+            can_be_prefix: false,
+            must_be_fresh: false,
+        }
     }
 }
 
@@ -299,7 +309,7 @@ fn prefetch_data(pit: &Pit, prefetch: bool, with_token: bool, batch: &[LookupKey
     for stage in 0..Pit::PREFETCH_STAGES {
         for asked in batch {
             if with_token && stage == 2 {
-                pit.prefetch_hash(asked.prefixes.key());
+                pit.prefetch_hash(asked.prefixes.lookup_hash());
             } else if with_token {
                 pit.prefetch_token(stage, &Token::from_six(asked.token));
             } else {

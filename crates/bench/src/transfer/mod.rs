@@ -40,7 +40,11 @@ impl Place {
     pub fn new() -> Result<Self> {
         let me = std::env::current_exe()?;
         let nw = me.with_file_name("nw");
-        anyhow::ensure!(nw.exists(), "{} is not there: cargo build --release -p nw-cli", nw.display());
+        anyhow::ensure!(
+            nw.exists(),
+            "{} is not there: cargo build --release -p nw-cli",
+            nw.display()
+        );
         Ok(Place { nw, me, folder: tempfile::tempdir()? })
     }
 
@@ -61,10 +65,18 @@ impl Place {
     ///
     /// # Errors
     /// If it does not start.
-    pub fn router_by(&self, mut nw: Command, name: &str, more: &str) -> Result<(ChildProcess, PathBuf)> {
+    pub fn router_by(
+        &self,
+        mut nw: Command,
+        name: &str,
+        more: &str,
+    ) -> Result<(ChildProcess, PathBuf)> {
         let socket = self.path(&format!("{name}.sock"));
         let config = self.path(&format!("{name}.toml"));
-        std::fs::write(&config, format!("[faces.unix]\npath = {socket:?}\n[log]\nlevel = \"warn\"\n{more}"))?;
+        std::fs::write(
+            &config,
+            format!("[faces.unix]\npath = {socket:?}\n[log]\nlevel = \"warn\"\n{more}"),
+        )?;
         nw.arg("run").arg("--config").arg(&config).stdout(Stdio::null());
         let mut router = ChildProcess::start(name, &mut nw)?;
         router.wait_for_listener(&socket)?;
@@ -99,7 +111,12 @@ impl Place {
     ) -> Result<ChildProcess> {
         let Series { prefix, segments, len, freshness_ms } = series;
         let mut command = Command::new(&self.me);
-        command.arg("produce").arg(router).arg(prefix).arg(segments.to_string()).arg(len.to_string());
+        command
+            .arg("produce")
+            .arg(router)
+            .arg(prefix)
+            .arg(segments.to_string())
+            .arg(len.to_string());
         command.arg("--freshness-ms").arg(freshness_ms.to_string());
         if !register {
             command.arg("--no-register");
@@ -171,7 +188,8 @@ pub(crate) const CONNECT_TIME: Duration = Duration::from_millis(150);
 
 fn through_relay(place: &Place, run: usize, len: usize) -> Result<Transfer> {
     let socket = place.path(&format!("relay{run}.sock"));
-    let mut relay = ChildProcess::start("relay", Command::new(&place.me).arg("relay").arg(&socket))?;
+    let mut relay =
+        ChildProcess::start("relay", Command::new(&place.me).arg("relay").arg(&socket))?;
     relay.wait_for(&socket)?;
     let prefix = format!("/relay/v={run}");
     let _producer = place.produce(&socket, &Series::new(&prefix, SEGMENTS, len), false)?;
@@ -185,8 +203,8 @@ fn through_relay(place: &Place, run: usize, len: usize) -> Result<Transfer> {
 }
 
 fn through_unix(place: &Place, run: usize, len: usize) -> Result<Transfer> {
-    let (router, socket) =
-        place.router(&format!("unix{run}"), "[faces.udp]\nlisten = []\n[faces.tcp]\nlisten = []\n")?;
+    let (router, socket) = place
+        .router(&format!("unix{run}"), "[faces.udp]\nlisten = []\n[faces.tcp]\nlisten = []\n")?;
     let prefix = format!("/unix/v={run}");
     let cold = place.warm_up(&socket, &socket, &prefix, len)?;
     let _producer = place.produce(&socket, &Series::new(&prefix, SEGMENTS, len), true)?;
@@ -199,8 +217,10 @@ fn through_unix(place: &Place, run: usize, len: usize) -> Result<Transfer> {
 fn through_udp_chain(place: &Place, run: usize, len: usize) -> Result<Transfer> {
     let port = free_udp_port()?;
     let tcp_off = "[faces.tcp]\nlisten = []\n";
-    let (far, far_socket) = place
-        .router(&format!("far{run}"), &format!("{tcp_off}[faces.udp]\nlisten = [\"127.0.0.1:{port}\"]\n"))?;
+    let (far, far_socket) = place.router(
+        &format!("far{run}"),
+        &format!("{tcp_off}[faces.udp]\nlisten = [\"127.0.0.1:{port}\"]\n"),
+    )?;
     let near_config = format!(
         "{tcp_off}[faces.udp]\nlisten = [\"127.0.0.1:{}\"]\n[[route]]\nprefix = \"/udp\"\nface = \"udp4://127.0.0.1:{port}\"\n",
         free_udp_port()?
@@ -232,7 +252,9 @@ fn figures(transfers: &[Transfer], figure: impl Fn(&Transfer) -> f64) -> Vec<f64
 /// # Errors
 /// If a process does not start, or a transfer fails.
 pub fn run(row: &str) -> Result<Vec<Row>> {
-    let Some(len) = row.rsplit('/').next().and_then(|len| len.parse().ok()) else { return Ok(Vec::new()) };
+    let Some(len) = row.rsplit('/').next().and_then(|len| len.parse().ok()) else {
+        return Ok(Vec::new());
+    };
     if row.starts_with("transfer/udp/") {
         return udp::run(row, len);
     }
@@ -255,7 +277,11 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
     };
     let about = |name: &str, transfers: &[Transfer]| {
         vec![
-            Row::new(name, "retransmissions", &figures(transfers, |t| t.seen.retransmissions as f64)),
+            Row::new(
+                name,
+                "retransmissions",
+                &figures(transfers, |t| t.seen.retransmissions as f64),
+            ),
             Row::new(
                 name,
                 "gbit_per_s_cold",
@@ -270,14 +296,19 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
     if is_udp {
         rows.push(gbit(row, &udp).with_reference(gbit("", &unix).value));
         rows.push(Row::new(row, "ratio_to_unix", &ratios(&udp, &unix)).at_least(0.4));
-        rows.push(Row::new(row, "cpu_us_per_exchange", &figures(&udp, Transfer::cpu_us_per_exchange)));
+        rows.push(Row::new(
+            row,
+            "cpu_us_per_exchange",
+            &figures(&udp, Transfer::cpu_us_per_exchange),
+        ));
         rows.extend(about(row, &udp));
     } else {
         let relay_cpu = Row::new("", "", &figures(&relay, Transfer::cpu_us_per_exchange)).value;
         rows.push(gbit(row, &unix).with_reference(gbit("", &relay).value));
         let ratio = Row::new(row, "ratio_to_relay", &ratios(&unix, &relay));
         rows.push(if len == 8000 { ratio.at_least(0.8) } else { ratio });
-        let cpu = Row::new(row, "cpu_us_per_exchange", &figures(&unix, Transfer::cpu_us_per_exchange));
+        let cpu =
+            Row::new(row, "cpu_us_per_exchange", &figures(&unix, Transfer::cpu_us_per_exchange));
         let cpu = if relay_cpu > 0.0 { cpu.with_reference(relay_cpu) } else { cpu };
         rows.push(if len == 8000 { cpu.at_most(6.0) } else { cpu });
         rows.extend(about(row, &unix));

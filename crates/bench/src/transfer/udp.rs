@@ -83,7 +83,8 @@ fn report(
     stored: &[Transfer],
     plain: &[DatagramResult],
 ) -> Vec<Row> {
-    let of_plain = |figure: fn(&DatagramResult) -> f64| plain.iter().map(figure).collect::<Vec<_>>();
+    let of_plain =
+        |figure: fn(&DatagramResult) -> f64| plain.iter().map(figure).collect::<Vec<_>>();
     let ratios = |of: &[Transfer]| -> Vec<f64> {
         of.iter().zip(plain).map(|(of, plain)| of.gbit_per_s() / plain.gbit_per_s()).collect()
     };
@@ -96,9 +97,17 @@ fn report(
         Row::new(row, "cpu_us_per_exchange", &figures(routed, Transfer::cpu_us_per_exchange))
             .with_reference(median(&of_plain(DatagramResult::cpu_us_per_datagram))),
         Row::new(row, "ratio_to_plain_from_store", &ratios(stored)),
-        Row::new(row, "cpu_us_per_exchange_from_store", &figures(stored, Transfer::cpu_us_per_exchange)),
+        Row::new(
+            row,
+            "cpu_us_per_exchange_from_store",
+            &figures(stored, Transfer::cpu_us_per_exchange),
+        ),
         Row::new(row, "gbit_per_s_cold", &cold),
-        Row::new(row, "retransmissions", &figures(routed, |transfer| transfer.seen.retransmissions as f64)),
+        Row::new(
+            row,
+            "retransmissions",
+            &figures(routed, |transfer| transfer.seen.retransmissions as f64),
+        ),
         Row::new(row, "marks", &figures(routed, |transfer| transfer.seen.marks as f64)),
         Row::new(row, "rtt_us_median", &figures(routed, |transfer| transfer.seen.rtt_us.0 as f64)),
         Row::new(row, "rtt_us_p99", &figures(routed, |transfer| transfer.seen.rtt_us.1 as f64)),
@@ -107,7 +116,12 @@ fn report(
 }
 
 /// Measures a transfer from the producer, and one from the content store.
-fn through_router(place: &Place, wire: &Wire, name: &str, len: usize) -> Result<(Transfer, Transfer)> {
+fn through_router(
+    place: &Place,
+    wire: &Wire,
+    name: &str,
+    len: usize,
+) -> Result<(Transfer, Transfer)> {
     let at = wire.address(ROUTER, PORT);
     let config = format!("[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = [\"{at}\"]\n");
     let (router, socket) = place.router_by(wire.command(ROUTER, &place.nw), name, &config)?;
@@ -149,7 +163,8 @@ fn plain_datagrams(place: &Place, wire: &Wire, len: usize) -> Result<DatagramRes
 
 /// Runs a process of this benchmark and parses the result that it prints.
 fn run_for_json<T: serde::de::DeserializeOwned>(command: &mut Command) -> Result<T> {
-    let output = command.stderr(Stdio::inherit()).output().context("can't start an end of the transfer")?;
+    let output =
+        command.stderr(Stdio::inherit()).output().context("can't start an end of the transfer")?;
     ensure!(output.status.success(), "an end of the transfer failed: {}", output.status);
     Ok(serde_json::from_slice(&output.stdout)?)
 }

@@ -46,13 +46,20 @@ pub struct Outcome {
 ///
 /// # Errors
 /// If no answer arrives, or a system call fails.
-pub fn run(names: [&str; 3], xdp: bool, port: u16, window: u64, measured: Duration) -> Result<Outcome> {
+pub fn run(
+    names: [&str; 3],
+    xdp: bool,
+    port: u16,
+    window: u64,
+    measured: Duration,
+) -> Result<Outcome> {
     let [asker, middle, answerer] = names;
     let open = |name, place| match xdp {
         true => Ok(EndSocket::Xdp(XdpEnd::open(name, middle, place, port)?)),
         false => UdpEnd::open(name, place, port).map(EndSocket::Udp),
     };
-    let (mut asking, mut answering) = (open(asker, Position::Asker)?, open(answerer, Position::Answerer)?);
+    let (mut asking, mut answering) =
+        (open(asker, Position::Downstream)?, open(answerer, Position::Answerer)?);
     let started = Instant::now();
     // Names that no earlier run used.
     let mut number = std::time::UNIX_EPOCH.elapsed()?.as_nanos() as u64;
@@ -114,7 +121,8 @@ pub fn run(names: [&str; 3], xdp: bool, port: u16, window: u64, measured: Durati
             outcome.lost += on_their_way;
             (on_their_way, heard) = (0, now);
         }
-        let mut ready = [&asking, &answering].map(|end| PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN));
+        let mut ready =
+            [&asking, &answering].map(|end| PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN));
         let _ = poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 1_000_000 }));
     }
 }
@@ -168,7 +176,8 @@ struct UdpEnd {
 impl UdpEnd {
     fn open(namespace: &str, place: Position, port: u16) -> Result<Self> {
         let socket = path::within(namespace, || {
-            let socket = UdpSocket::bind(path::end_address(place, port)).context("an end's socket")?;
+            let socket =
+                UdpSocket::bind(path::end_address(place, port)).context("an end's socket")?;
             if sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER).is_err() {
                 sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER)?;
             }
@@ -206,7 +215,8 @@ impl UdpEnd {
     fn receive(&mut self, mut each: impl FnMut(&[u8])) -> usize {
         let mut received = [Received::NONE; BATCH];
         let mut places = self.buffer.chunks_exact_mut(DATAGRAM_MAX);
-        let buffers: [&mut [u8]; BATCH] = core::array::from_fn(|_| places.next().unwrap_or_default());
+        let buffers: [&mut [u8]; BATCH] =
+            core::array::from_fn(|_| places.next().unwrap_or_default());
         let count = raw::receive(self.socket.as_fd(), buffers, &mut received).unwrap_or(0);
         for (at, message) in received[..count].iter().enumerate() {
             each(&self.buffer[at * DATAGRAM_MAX..][..message.len]);

@@ -77,18 +77,24 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
 }
 
 fn report(row: &str, routed: &[ForwardResult], null: &[ForwardResult]) -> Vec<Row> {
-    let figures =
-        |of: &[ForwardResult], figure: fn(&ForwardResult) -> f64| of.iter().map(figure).collect::<Vec<_>>();
+    let figures = |of: &[ForwardResult], figure: fn(&ForwardResult) -> f64| {
+        of.iter().map(figure).collect::<Vec<_>>()
+    };
     let ratios = |figure: fn(&ForwardResult, &ForwardResult) -> f64| -> Vec<f64> {
         routed.iter().zip(null).map(|(routed, null)| figure(routed, null)).collect()
     };
     let beside = |unit: &str, figure: fn(&ForwardResult) -> f64| {
         Row::new(row, unit, &figures(routed, figure)).with_reference(median(&figures(null, figure)))
     };
-    let lost = |of: &[ForwardResult]| of.iter().map(|passed| passed.lost).sum::<f64>() / of.len() as f64;
+    let lost =
+        |of: &[ForwardResult]| of.iter().map(|passed| passed.lost).sum::<f64>() / of.len() as f64;
     vec![
-        Row::new(row, "ratio_to_null", &ratios(|routed, null| routed.packets_per_s / null.packets_per_s))
-            .at_least(0.8),
+        Row::new(
+            row,
+            "ratio_to_null",
+            &ratios(|routed, null| routed.packets_per_s / null.packets_per_s),
+        )
+        .at_least(0.8),
         Row::new(
             row,
             "ratio_to_null_by_cpu",
@@ -101,11 +107,18 @@ fn report(row: &str, routed: &[ForwardResult], null: &[ForwardResult]) -> Vec<Ro
     ]
 }
 
-fn through_router(folder: &Folder, path: &VethPath, by: SocketKind, run: usize) -> Result<ForwardResult> {
+fn through_router(
+    folder: &Folder,
+    path: &VethPath,
+    by: SocketKind,
+    run: usize,
+) -> Result<ForwardResult> {
     let sink = path::end_address(Position::Answerer, PORT);
     let xdp = match by {
         SocketKind::Udp => String::new(),
-        SocketKind::Xdp => format!("[faces.xdp]\ninterfaces = [\"{}\", \"{}\"]\n", path::LEFT, path::RIGHT),
+        SocketKind::Xdp => {
+            format!("[faces.xdp]\ninterfaces = [\"{}\", \"{}\"]\n", path::LEFT, path::RIGHT)
+        }
     };
     let config = format!(
         "[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = [\"0.0.0.0:{PORT}\"]\n[forwarder]\nshards = 1\n{xdp}\
@@ -125,7 +138,8 @@ fn through_null(folder: &Folder, path: &VethPath, by: SocketKind) -> Result<Forw
         SocketKind::Udp => {
             command.arg("veth-null").arg(format!("0.0.0.0:{PORT}"));
             command.args(
-                [Position::Asker, Position::Answerer].map(|end| path::end_address(end, PORT).to_string()),
+                [Position::Downstream, Position::Answerer]
+                    .map(|end| path::end_address(end, PORT).to_string()),
             )
         }
     };
@@ -153,12 +167,19 @@ fn measure(
     })
 }
 
-fn ends_run(folder: &Folder, path: &VethPath, by: SocketKind, measured: Duration) -> Result<Outcome> {
+fn ends_run(
+    folder: &Folder,
+    path: &VethPath,
+    by: SocketKind,
+    measured: Duration,
+) -> Result<Outcome> {
     // The process runs in the consumer's namespace; each end opens its socket in its own namespace.
-    let mut command = path.space(Position::Asker).command();
+    let mut command = path.space(Position::Downstream).command();
     path::on_processor(&mut command, 0);
     command.arg(&folder.me).arg("veth-ends");
-    command.args([Position::Asker, Position::Middle, Position::Answerer].map(|place| path.name(place)));
+    command.args(
+        [Position::Downstream, Position::Middle, Position::Answerer].map(|place| path.name(place)),
+    );
     command.args([PORT.to_string(), WINDOW.to_string(), measured.as_millis().to_string()]);
     if by == SocketKind::Xdp {
         command.arg("--xdp");

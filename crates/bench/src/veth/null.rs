@@ -40,7 +40,10 @@ pub fn forward(at: SocketAddr, one: SocketAddr, other: SocketAddr) -> Result<()>
             let count = raw::receive(socket.as_fd(), buffers, &mut received).unwrap_or(0);
             let first = read * RECEIVED_MAX;
             came.extend(
-                received[..count].iter().enumerate().map(|(n, message)| ((first + n) * READ_LEN, *message)),
+                received[..count]
+                    .iter()
+                    .enumerate()
+                    .map(|(n, message)| ((first + n) * READ_LEN, *message)),
             );
             if count < RECEIVED_MAX {
                 break;
@@ -72,9 +75,9 @@ fn group_by_length<'a>(
         let peer = Some(to(message.peer));
         for at in (0..message.len).step_by(message.stride) {
             let datagram = &memory[start + at..start + (at + message.stride).min(message.len)];
-            let last = messages
-                .last_mut()
-                .filter(|last| open && last.peer == peer && datagram.len() <= len && count < GROUP_MAX);
+            let last = messages.last_mut().filter(|last| {
+                open && last.peer == peer && datagram.len() <= len && count < GROUP_MAX
+            });
             pieces.push(IoSlice::new(datagram));
             match last {
                 Some(last) => {
@@ -84,7 +87,11 @@ fn group_by_length<'a>(
                     open = datagram.len() == len;
                 }
                 None => {
-                    messages.push(Message { peer, pieces: (pieces.len() - 1, pieces.len()), segment: None });
+                    messages.push(Message {
+                        peer,
+                        pieces: (pieces.len() - 1, pieces.len()),
+                        segment: None,
+                    });
                     (len, count, open) = (datagram.len(), 1, true);
                 }
             }
@@ -108,9 +115,14 @@ mod tests {
             (2 * READ_LEN, message(b, 70, 70)),
             (3 * READ_LEN, message(b, 71, 71)),
         ];
-        let (pieces, messages) = group_by_length(&memory, &came, |from| if from == a { b } else { a });
-        let seen: Vec<_> = messages.iter().map(|m| (m.peer.unwrap(), m.pieces, m.segment)).collect();
-        assert_eq!(seen, [(b, (0, 3), Some(100)), (b, (3, 4), None), (a, (4, 5), None), (a, (5, 6), None)]);
+        let (pieces, messages) =
+            group_by_length(&memory, &came, |from| if from == a { b } else { a });
+        let seen: Vec<_> =
+            messages.iter().map(|m| (m.peer.unwrap(), m.pieces, m.segment)).collect();
+        assert_eq!(
+            seen,
+            [(b, (0, 3), Some(100)), (b, (3, 4), None), (a, (4, 5), None), (a, (5, 6), None)]
+        );
         assert_eq!(pieces.iter().map(|piece| piece.len()).sum::<usize>(), 250 + 70 + 70 + 71);
     }
 }

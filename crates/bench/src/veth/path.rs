@@ -19,7 +19,7 @@ pub const WIRE: &str = "wire";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
     /// The consumer.
-    Asker,
+    Downstream,
     /// The forwarder.
     Middle,
     /// The producer.
@@ -40,9 +40,10 @@ impl VethPath {
     /// # Errors
     /// If a permission or a program is missing. Nothing is left behind.
     pub fn new() -> Result<Self> {
-        let path = VethPath { asker: Netns::new()?, middle: Netns::new()?, answerer: Netns::new()? };
+        let path =
+            VethPath { asker: Netns::new()?, middle: Netns::new()?, answerer: Netns::new()? };
         let middle = &path.middle;
-        for (end, interface) in [(Position::Asker, LEFT), (Position::Answerer, RIGHT)] {
+        for (end, interface) in [(Position::Downstream, LEFT), (Position::Answerer, RIGHT)] {
             let space = path.space(end);
             let peer = ["peer", "name", interface, "netns", middle.name()];
             space.ip(&[&["link", "add", WIRE, "type", "veth"], &peer[..]].concat())?;
@@ -58,7 +59,7 @@ impl VethPath {
     /// Returns the namespace of a position.
     pub const fn space(&self, place: Position) -> &Netns {
         match place {
-            Position::Asker => &self.asker,
+            Position::Downstream => &self.asker,
             Position::Middle => &self.middle,
             Position::Answerer => &self.answerer,
         }
@@ -90,7 +91,7 @@ pub const fn forwarder_address(end: Position, port: u16) -> SocketAddr {
 }
 
 const fn net(end: Position) -> u8 {
-    if matches!(end, Position::Asker) { 1 } else { 2 }
+    if matches!(end, Position::Downstream) { 1 } else { 2 }
 }
 
 /// Appends arguments that bind the following program to a processor, if it exists.
@@ -105,12 +106,15 @@ pub fn on_processor(command: &mut Command, processor: usize) {
 /// # Errors
 /// If the namespace can't be entered, or `work` fails.
 pub fn within<T: Send>(name: &str, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    let space =
-        File::open(Path::new("/run/netns").join(name)).with_context(|| format!("no namespace {name}"))?;
+    let space = File::open(Path::new("/run/netns").join(name))
+        .with_context(|| format!("no namespace {name}"))?;
     std::thread::scope(|scope| {
         let thread = scope.spawn(move || {
             let network = rustix::thread::LinkNameSpaceType::Network;
-            rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&space), Some(network))?;
+            rustix::thread::move_into_link_name_space(
+                std::os::fd::AsFd::as_fd(&space),
+                Some(network),
+            )?;
             work()
         });
         thread.join().unwrap_or_else(|_| anyhow::bail!("the thread in {name} failed"))

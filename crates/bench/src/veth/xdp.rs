@@ -23,7 +23,7 @@ impl XdpEnd {
     /// # Errors
     /// If AF_XDP is not available.
     pub fn open(namespace: &str, middle: &str, place: Position, port: u16) -> Result<Self> {
-        let towards = if place == Position::Asker { LEFT } else { RIGHT };
+        let towards = if place == Position::Downstream { LEFT } else { RIGHT };
         let mac = path::within(middle, || Ok(interface(towards)?.mac))?
             .context("the forwarder has no interface")?;
         let open = path::within(namespace, || Ok(open(&interface(WIRE)?, &[port], false)?))?;
@@ -47,7 +47,9 @@ impl XdpEnd {
         let mut count = 0;
         for xsk in &mut self.port.queues {
             xsk.receive(FRAMES, |bytes| {
-                if let Ok(frame::Seen { body: Body::Udp { payload, .. }, .. }) = frame::read(bytes) {
+                if let Ok(frame::ParsedFrame { body: Body::Udp { payload, .. }, .. }) =
+                    frame::read(bytes)
+                {
                     each(&bytes[payload]);
                     count += 1;
                 }
@@ -71,13 +73,16 @@ impl XdpEnd {
 pub fn forward(port: u16) -> Result<()> {
     let side = |name| open(&interface(name)?, &[port], false);
     let mut sides = [side(LEFT)?, side(RIGHT)?];
-    let ends = [Position::Asker, Position::Answerer]
+    let ends = [Position::Downstream, Position::Answerer]
         .map(|end| (path::forwarder_address(end, port), path::end_address(end, port)));
     // The last peer seen at each interface.
     let mut heads: [Option<(Mac, FrameHeaders)>; 2] = [None, None];
     loop {
-        let mut ready: Vec<PollFd<'_>> =
-            sides.iter().flat_map(|side| &side.queues).map(|xsk| PollFd::new(xsk, PollFlags::IN)).collect();
+        let mut ready: Vec<PollFd<'_>> = sides
+            .iter()
+            .flat_map(|side| &side.queues)
+            .map(|xsk| PollFd::new(xsk, PollFlags::IN))
+            .collect();
         poll(&mut ready, None)?;
         for (from, ends) in ends.into_iter().enumerate() {
             let [left, right] = &mut sides;
@@ -87,7 +92,8 @@ pub fn forward(port: u16) -> Result<()> {
                 let [left, right] = &mut heads;
                 let (back, on) = if from == 0 { (left, &*right) } else { (right, &*left) };
                 xsk.receive(FRAMES, |bytes| {
-                    let Ok(frame::Seen { source, body: Body::Udp { payload, .. }, .. }) = frame::read(bytes)
+                    let Ok(frame::ParsedFrame { source, body: Body::Udp { payload, .. }, .. }) =
+                        frame::read(bytes)
                     else {
                         return true;
                     };

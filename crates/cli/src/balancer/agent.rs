@@ -1,16 +1,17 @@
-//! `nw balancer agent`: speaks for the router of a member to a balancer on another machine.
+//! `nw balancer agent`: connects the router of a member on this machine to a balancer on another
+//! one.
 
-use super::BalancerPlace;
-use crate::inside::http::{self, Method, Place};
+use super::BalancerArgs;
 use crate::logs::Levels;
+use crate::observe::http::{self, ControlAddress, Method};
 use crate::output::describe;
-use crate::signals::Ended;
+use crate::signals::StopFlag;
 use anyhow::{Context, Result};
 use clap::Args;
 use core::time::Duration;
 use nw_api::balancer::{AgentOrder, AgentReport, BalancerStatus, Replica};
 use nw_api::config::LogFormat;
-use nw_balancer::agent::{Agent, Lead, LeadError, Snapshot};
+use nw_balancer::agent::{Agent, BalancerConnection, ConnectionError, Snapshot};
 use nw_balancer::probe;
 use std::io::Read;
 use std::path::PathBuf;
@@ -19,67 +20,75 @@ use std::sync::Arc;
 
 #[derive(Debug, Args)]
 pub struct AgentArgs {
-    /// The member, as the balancer calls it
+    /// Name of the member at the balancer
     pub member: String,
     #[command(flatten)]
-    pub place: BalancerPlace,
-    /// The unix socket of the member's router on this machine
+    pub balancer: BalancerArgs,
+    /// Unix socket of the member's router on this machine
     #[arg(long, value_name = "PATH", default_value = "/run/nfd/nfd.sock")]
     pub socket: PathBuf,
-    /// What to log: error, warn, info, debug, trace
+    /// Log level: error, warn, info, debug, trace
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log: String,
 }
 
-/// Between two reports, unless something changes.
-const REPORT: Duration = Duration::from_millis(500);
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// Between two questions for routes.
-const QUESTION: Duration = Duration::from_millis(200);
-/// Octets of all routes.
+/// Interval of reports without changes.
+const REPORT_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval at which the router's routes are compared again.
+const RESYNC_INTERVAL: Duration = Duration::from_secs(30);
+/// Minimum interval of queries for routes.
+const QUERY_INTERVAL: Duration = Duration::from_millis(200);
+/// Maximum size of all routes, bytes.
 const REPLICA_MAX: u64 = 4 << 30;
 
-struct Remote {
-    place: Place,
+/// The connection to the balancer.
+struct RemoteBalancer {
+    address: ControlAddress,
     member: String,
-    asked: Option<std::time::Instant>,
-    said: Option<String>,
+    queried_at: Option<std::time::Instant>,
+    /// The last error that was logged and still holds.
+    error: Option<String>,
 }
 
-/// `nw balancer agent`
+/// Runs `nw balancer agent`.
 pub fn agent(args: &AgentArgs) -> Result<ExitCode> {
     let _levels = Levels::start(&args.log, LogFormat::Text)?;
-    let ended = Ended::watch()?;
-    let place = args.place.place()?;
-    let status: BalancerStatus = http::body(&place, Method::Get, "/v1/balancer", None)?;
-    let there = status.members.iter().any(|member| member.name == args.member);
-    if !there {
+    let stop_flag = StopFlag::watch()?;
+    let address = args.balancer.address()?;
+    let status: BalancerStatus = http::request_json(&address, Method::Get, "/v1/balancer", None)?;
+    let exists = status.members.iter().any(|member| member.name == args.member);
+    if !exists {
         anyhow::bail!(
-            "no member is called {:?} at {place}: add it there first, with `nw balancer add` or in the configuration",
+            "there is no member {:?} at {address}: add it there first, with `nw balancer add` or in \
+             the configuration",
             args.member
         );
     }
-    tracing::info!(member = args.member, router = %args.socket.display(), balancer = %place, "running");
-    let lead = Remote { place, member: args.member.clone(), asked: None, said: None };
+    let router = args.socket.display();
+    tracing::info!(member = args.member, %router, balancer = %address, "running");
+    let lead =
+        RemoteBalancer { address, member: args.member.clone(), queried_at: None, error: None };
     let agent = Agent {
-        path: args.socket.clone(),
-        probes: probe::prefix(&status.cluster, &args.member),
+        router_socket: args.socket.clone(),
+        probe_prefix: probe::prefix(&status.cluster, &args.member),
         cluster: status.addresses,
-        interval: REPORT,
-        look_again: LOOK_AGAIN,
-        stop: ended.flag(),
-        lead,
+        report_interval: REPORT_INTERVAL,
+        resync_interval: RESYNC_INTERVAL,
+        stop: stop_flag.flag(),
+        balancer: lead,
     };
     agent.run();
     tracing::info!("ended");
     Ok(ExitCode::SUCCESS)
 }
 
-impl Remote {
-    fn question(&self, known: u64) -> Result<Option<Arc<Snapshot>>> {
+impl RemoteBalancer {
+    fn query_replica(&self, known: u64) -> Result<Option<Arc<Snapshot>>> {
         let path = format!("/v1/replica?member={}&known={known}", http::escape(&self.member));
         let mut text = Vec::new();
-        http::ask(&self.place, Method::Get, &path, None)?.take(REPLICA_MAX).read_to_end(&mut text)?;
+        http::request(&self.address, Method::Get, &path, None)?
+            .take(REPLICA_MAX)
+            .read_to_end(&mut text)?;
         if text.is_empty() {
             return Ok(None);
         }
@@ -88,52 +97,53 @@ impl Remote {
         Ok(Some(Arc::new(Snapshot::from_replica(&replica).map_err(anyhow::Error::msg)?)))
     }
 
-    /// Trouble is said when it begins, and when it ends.
-    fn heard<T>(&mut self, result: Result<T>) -> Result<T, LeadError> {
+    /// Logs an error when it first occurs, and when it is over.
+    fn log_errors<T>(&mut self, result: Result<T>) -> Result<T, ConnectionError> {
         match result {
             Ok(value) => {
-                if self.said.take().is_some() {
+                if self.error.take().is_some() {
                     tracing::info!("the balancer answers again");
                 }
                 Ok(value)
             }
             Err(error) => {
                 let text = describe(&error);
-                if self.said.as_ref() != Some(&text) {
+                if self.error.as_ref() != Some(&text) {
                     tracing::warn!("{text}");
-                    self.said = Some(text.clone());
+                    self.error = Some(text.clone());
                 }
-                Err(LeadError(text))
+                Err(ConnectionError(text))
             }
         }
     }
 }
 
-impl Lead for Remote {
-    fn newer(&mut self, known: u64) -> Result<Option<Arc<Snapshot>>, LeadError> {
-        if self.asked.is_some_and(|at| at.elapsed() < QUESTION) {
+impl BalancerConnection for RemoteBalancer {
+    fn newer_snapshot(&mut self, known: u64) -> Result<Option<Arc<Snapshot>>, ConnectionError> {
+        if self.queried_at.is_some_and(|at| at.elapsed() < QUERY_INTERVAL) {
             return Ok(None);
         }
-        self.asked = Some(std::time::Instant::now());
-        let result = self.question(known);
-        self.heard(result)
+        self.queried_at = Some(std::time::Instant::now());
+        let result = self.query_replica(known);
+        self.log_errors(result)
     }
 
-    fn report(&mut self, report: &AgentReport) -> Result<AgentOrder, LeadError> {
+    fn report(&mut self, report: &AgentReport) -> Result<AgentOrder, ConnectionError> {
         if let Some(trouble) = &report.trouble {
             tracing::warn!("{trouble}");
         }
         let path = format!("/v1/members/{}/agent", http::escape(&self.member));
-        let body = serde_json::to_value(report).map_err(|error| LeadError(error.to_string()))?;
-        let result = http::body(&self.place, Method::Put, &path, Some(&body));
-        self.heard(result)
+        let body =
+            serde_json::to_value(report).map_err(|error| ConnectionError(error.to_string()))?;
+        let result = http::request_json(&self.address, Method::Put, &path, Some(&body));
+        self.log_errors(result)
     }
 
-    fn is_led(&self) -> bool {
+    fn keeps_own_routes(&self) -> bool {
         false
     }
 
-    fn lost(&mut self) {
-        tracing::warn!("the router went away; it is connected to again");
+    fn router_lost(&mut self) {
+        tracing::warn!("lost the connection to the router: reconnecting");
     }
 }

@@ -1,7 +1,7 @@
 //! `nw balancer`: a cluster of routers behind a kernel balancer.
 
 mod agent;
-mod ask;
+mod commands;
 mod run;
 mod show;
 mod top;
@@ -17,92 +17,97 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, Subcommand)]
-pub enum BalancerVerb {
+pub enum BalancerCommand {
     /// Run a balancer until Ctrl-C, SIGTERM or `nw balancer stop`
     ///
-    /// Loads a program into the kernel, attaches it to the interfaces of its configuration, and watches over the members. If a data path is there
-    /// that another process left working, it is taken over without a gap. Needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW.
+    /// Loads a program into the kernel, attaches it to the configured interfaces, and monitors the
+    /// members. A data path left running by an earlier process is taken over without interruption.
+    /// Needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW.
     Run(Run),
-    /// Show the balancer, its members and what the kernel counted
+    /// Show the balancer, its members and packet counters
     Status {
         #[command(flatten)]
-        place: BalancerPlace,
-        /// Say nothing; succeed when a member takes names and is healthy
+        balancer: BalancerArgs,
+        /// Print nothing; succeed if a member is active and healthy
         #[arg(long, conflicts_with = "json")]
         check: bool,
         /// Print JSON instead of text
         #[arg(long)]
         json: bool,
     },
-    /// Watch the rates of members on the terminal
+    /// Show the rates of members, updated on the terminal
     Top(top::Top),
-    /// Add a member: it gets all routes and is probed before it takes names; or let a drained one take names again
+    /// Add a member, or activate a drained one
+    ///
+    /// A new member receives all routes and is probed before it is assigned names.
     Add(Add),
-    /// Remove a member: it takes no new names, and is gone when nothing is pending
+    /// Remove a member: it is assigned no new names, and removed when nothing is pending
     Remove {
-        /// The member
+        /// Name of the member
         name: String,
-        /// Wait until it is gone
+        /// Wait until it is removed
         #[arg(long)]
         wait: bool,
         #[command(flatten)]
-        answer: Answered,
+        query: BalancerQueryArgs,
     },
-    /// Take a member's names away, and keep it
+    /// Drain a member: assign its names to others, but keep it
     Drain {
-        /// The member
+        /// Name of the member
         name: String,
-        /// Wait until nothing is pending there
+        /// Wait until it has nothing pending
         #[arg(long, conflicts_with = "undo")]
         wait: bool,
-        /// Let it take names again
+        /// Activate it again
         #[arg(long)]
         undo: bool,
         #[command(flatten)]
-        answer: Answered,
+        query: BalancerQueryArgs,
     },
-    /// Change how much of the names a member takes
+    /// Change a member's share of the names
     Weight {
-        /// The member
+        /// Name of the member
         name: String,
-        /// A number, in relation to the others; or `measured`
+        /// Weight relative to the other members, or `measured`
         weight: String,
         #[command(flatten)]
-        answer: Answered,
+        query: BalancerQueryArgs,
     },
-    /// Show which member serves a name
+    /// Show which member a name is assigned to
     Where {
         /// The name
         name: Name,
         #[command(flatten)]
-        answer: Answered,
+        query: BalancerQueryArgs,
     },
-    /// List which prefixes are hashed less deeply, or belong to the control member
+    /// List the prefixes that are hashed by fewer components, or assigned to the control member
     Rules {
         #[command(flatten)]
-        answer: Answered,
+        query: BalancerQueryArgs,
     },
     /// End the balancer
     Stop {
-        /// Leave the data path working: the next balancer takes it over
+        /// Leave the data path running, for the next balancer to take over
         #[arg(long)]
         keep: bool,
         #[command(flatten)]
-        place: BalancerPlace,
+        balancer: BalancerArgs,
     },
-    /// Give the router of a member on this machine the cluster's routes, and answer probes here
+    /// Run next to a member on another machine: give its router the cluster's routes, and answer
+    /// probes
     ///
-    /// For members on other machines than the balancer's, which has to listen on TCP for it ([control] listen, allow_remote, token_file). There is no TLS.
+    /// The balancer must listen on TCP ([control] listen, allow_remote, token_file). TLS is not
+    /// supported.
     #[allow(
         rustdoc::broken_intra_doc_links,
         reason = "help for a terminal: the brackets are those of a section"
     )]
     Agent(agent::AgentArgs),
-    /// Print a configuration of keepalived for one of two balancers
+    /// Print a keepalived configuration for one of two balancers
     Vrrp(vrrp::VrrpArgs),
     /// Print the default configuration with all options explained, or check one
     Config {
-        /// A file to check
+        /// Check this file instead
         #[arg(long, value_name = "FILE")]
         check: Option<PathBuf>,
     },
@@ -110,22 +115,22 @@ pub enum BalancerVerb {
     Openapi,
 }
 
-/// Which balancer.
+/// Options that select a balancer.
 #[derive(Debug, Clone, Args)]
-pub struct BalancerPlace {
-    /// The balancer's control socket: a path, or http://10.0.0.1:6380
+pub struct BalancerArgs {
+    /// Control socket of the balancer: a path, or http://10.0.0.1:6380
     #[arg(long, value_name = "PLACE", default_value = "/run/namewire/balancer.sock")]
     pub control: String,
-    /// A file with the secret that `control.token_file` of the balancer has
+    /// File with the same secret as the balancer's control.token_file
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 }
 
-/// Which balancer, and how its answer is printed.
+/// Options that select a balancer and the output format.
 #[derive(Debug, Clone, Args)]
-pub struct Answered {
+pub struct BalancerQueryArgs {
     #[command(flatten)]
-    pub place: BalancerPlace,
+    pub balancer: BalancerArgs,
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
@@ -133,66 +138,73 @@ pub struct Answered {
 
 #[derive(Debug, Args)]
 pub struct Run {
-    /// The configuration file: `nw balancer config` prints all options
+    /// Configuration file; `nw balancer config` prints all options
     #[arg(long, short, value_name = "FILE")]
     pub config: PathBuf,
-    /// At the end, leave the data path working: the next balancer takes it over
+    /// At the end, leave the data path running, for the next balancer to take over
     #[arg(long)]
     pub keep: bool,
-    /// What to log: error, warn, info, debug, trace
+    /// Log level: error, warn, info, debug, trace
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log: String,
 }
 
 #[derive(Debug, Args)]
 pub struct Add {
-    /// What it is called; alone, a member that was drained
+    /// Name of the member; without other options, a drained member to activate
     pub name: String,
-    /// Its address, one of each family that the cluster has
+    /// Address, one of each address family of the cluster
     #[arg(long, value_name = "ADDRESS", requires = "port")]
     pub address: Vec<IpAddr>,
-    /// Its own UDP port, which no other member has
+    /// UDP port, different from those of all other members
     #[arg(long, requires = "address", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
-    /// A number, in relation to the others; or `measured`
+    /// Weight relative to the other members, or `measured`
     #[arg(long, requires = "address")]
     pub weight: Option<String>,
-    /// The unix socket of its router on the balancer's machine
+    /// Unix socket of its router, on the balancer's machine
     #[arg(long, value_name = "PATH", requires = "address")]
     pub socket: Option<PathBuf>,
-    /// It gets its routes otherwise: it is not given those of the control member
-    #[arg(long, requires = "address")]
-    pub own_routes: bool,
-    /// Wait until it takes names
+    /// Do not copy the routes of the control member to it
+    #[arg(long, alias = "own-routes", requires = "address")]
+    pub external_routes: bool,
+    /// Wait until it is active
     #[arg(long)]
     pub wait: bool,
     #[command(flatten)]
-    pub answer: Answered,
+    pub query: BalancerQueryArgs,
 }
 
-/// `nw balancer …`
-pub fn balancer(verb: &BalancerVerb) -> Result<ExitCode> {
-    match verb {
-        BalancerVerb::Run(args) => return run::run(args),
-        BalancerVerb::Status { place, check, json } => return show::status(place, *check, *json),
-        BalancerVerb::Top(args) => return top::top(args),
-        BalancerVerb::Add(args) => ask::add(args)?,
-        BalancerVerb::Remove { name, wait, answer } => ask::remove(name, *wait, answer)?,
-        BalancerVerb::Drain { name, wait, undo, answer } => ask::drain(name, *wait, *undo, answer)?,
-        BalancerVerb::Weight { name, weight, answer } => ask::weight(name, weight, answer)?,
-        BalancerVerb::Where { name, answer } => show::where_is(name, answer)?,
-        BalancerVerb::Rules { answer } => show::rules(answer)?,
-        BalancerVerb::Stop { keep, place } => ask::stop(place, *keep)?,
-        BalancerVerb::Agent(args) => return agent::agent(args),
-        BalancerVerb::Vrrp(args) => vrrp::vrrp(args)?,
-        BalancerVerb::Config { check: Some(path) } => {
+/// Runs `nw balancer …`.
+pub fn balancer(action: &BalancerCommand) -> Result<ExitCode> {
+    match action {
+        BalancerCommand::Run(args) => return run::run(args),
+        BalancerCommand::Status { balancer, check, json } => {
+            return show::status(balancer, *check, *json);
+        }
+        BalancerCommand::Top(args) => return top::top(args),
+        BalancerCommand::Add(args) => commands::add(args)?,
+        BalancerCommand::Remove { name, wait, query } => commands::remove(name, *wait, query)?,
+        BalancerCommand::Drain { name, wait, undo, query } => {
+            commands::drain(name, *wait, *undo, query)?
+        }
+        BalancerCommand::Weight { name, weight, query } => commands::weight(name, weight, query)?,
+        BalancerCommand::Where { name, query } => show::where_is(name, query)?,
+        BalancerCommand::Rules { query } => show::rules(query)?,
+        BalancerCommand::Stop { keep, balancer } => commands::stop(balancer, *keep)?,
+        BalancerCommand::Agent(args) => return agent::agent(args),
+        BalancerCommand::Vrrp(args) => vrrp::vrrp(args)?,
+        BalancerCommand::Config { check: Some(path) } => {
             run::load(path)?;
-            let unchecked = "whether its interfaces are there, its addresses free, and programs may be loaded into the kernel";
+            let unchecked = "whether its interfaces exist, its addresses are free, and programs \
+                             can be loaded into the kernel";
             outln!("{} is a configuration this balancer can run with", path.display())?;
             outln!("not checked: {unchecked}")?;
         }
-        BalancerVerb::Config { check: None } => write!(stdout(), "{}", nw_balancer::Config::reference())?,
-        BalancerVerb::Openapi => outln!("{}", nw_balancer::control::document())?,
+        BalancerCommand::Config { check: None } => {
+            write!(stdout(), "{}", nw_balancer::Config::reference())?
+        }
+        BalancerCommand::Openapi => outln!("{}", nw_balancer::control::document())?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `nw balancer run`: configuration, signals, logs.
+//! `nw balancer run`: the balancer as a program, with configuration, signals and logs.
 
 use super::Run;
 use crate::logs::Levels;
@@ -7,7 +7,7 @@ use crate::systemd;
 use anyhow::{Context, Result, bail};
 use nw_api::config::LogFormat;
 use nw_api::config::file::{TEXT_MAX, read_text};
-use nw_balancer::{Balancer, Config, Ending, control};
+use nw_balancer::{Balancer, Config, Shutdown, control};
 use nw_rest_api::ServeError;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -21,15 +21,16 @@ pub fn load(path: &Path) -> Result<Config> {
     Ok(Config::parse(&path.display().to_string(), &text)?)
 }
 
-/// Runs until a signal or a command ends it.
+/// Runs a balancer until a signal or a command ends it.
 pub fn run(args: &Run) -> Result<ExitCode> {
     let config = load(&args.config)?;
     let _levels = Levels::start(&args.log, LogFormat::Text)?;
-    // Before anything is touched: two of them would tell the kernel different things in turn.
+    // Checked first: two balancers would overwrite each other's settings in the kernel.
     let socket = config.control.path.clone();
     if UnixStream::connect(&socket).is_ok() {
         bail!(
-            "a balancer is running already: something answers at {}; end it with `nw balancer stop`, or give this one another [control] path",
+            "a balancer is running already: {} answers; end it with `nw balancer stop`, or \
+             configure another [control] path",
             socket.display()
         );
     }
@@ -41,9 +42,13 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     let server = match control::serve(&control_section, handle.clone()) {
         Ok(server) => server,
         Err(error) => {
-            // What was taken over goes on as before.
-            handle.end(Some(if balancer.adopted() { Ending::Keep } else { Ending::Clean }));
-            balancer.run(Ending::Clean);
+            // A data path that was taken over keeps running.
+            handle.end(Some(if balancer.adopted() {
+                Shutdown::LeaveAttached
+            } else {
+                Shutdown::Detach
+            }));
+            balancer.run(Shutdown::Detach);
             return Err(match error {
                 ServeError::InUse(path) => {
                     anyhow::anyhow!("{} is in use: another balancer is running", path.display())
@@ -52,22 +57,26 @@ pub fn run(args: &Run) -> Result<ExitCode> {
             });
         }
     };
-    server.places().iter().for_each(|place| tracing::info!(%place, "control"));
+    server.addresses().iter().for_each(|place| tracing::info!(%place, "control"));
     watch_signals(signals, handle, args.config.clone())?;
     if balancer.adopted() {
-        tracing::info!("took over the data path that was there");
+        tracing::info!("took over the data path of an earlier process");
     }
     tracing::info!(cluster, version = env!("CARGO_PKG_VERSION"), "running");
-    systemd::say_ready();
-    let ending = balancer.run(if args.keep { Ending::Keep } else { Ending::Clean });
+    systemd::ready_without_watchdog();
+    let ending = balancer.run(if args.keep { Shutdown::LeaveAttached } else { Shutdown::Detach });
     drop(server);
-    let how =
-        if ending == Ending::Keep { "the data path goes on" } else { "the program is off the interfaces" };
-    tracing::info!(cluster, "ended: {how}");
+    let outcome = if ending == Shutdown::LeaveAttached {
+        "the data path keeps running"
+    } else {
+        "the program is detached from the interfaces"
+    };
+    tracing::info!(cluster, "ended: {outcome}");
     Ok(ExitCode::SUCCESS)
 }
 
-/// SIGTERM and SIGINT end the balancer, SIGHUP makes it read its file again. A file with mistakes changes nothing.
+/// Handles signals in a thread: SIGTERM and SIGINT end the balancer, SIGHUP reloads its
+/// configuration. A file with mistakes changes nothing.
 fn watch_signals(mut signals: Signals, handle: nw_balancer::Handle, file: PathBuf) -> Result<()> {
     let watch = move || {
         for signal in signals.forever() {
@@ -78,11 +87,17 @@ fn watch_signals(mut signals: Signals, handle: nw_balancer::Handle, file: PathBu
             match load(&file) {
                 Ok(config) => handle.reload(config),
                 Err(error) => {
-                    tracing::error!("SIGHUP: the configuration stays as it was: {}", describe(&error))
+                    tracing::error!(
+                        "SIGHUP: the configuration stays as it was: {}",
+                        describe(&error)
+                    )
                 }
             }
         }
     };
-    std::thread::Builder::new().name("signals".into()).spawn(watch).context("can't start a thread")?;
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(watch)
+        .context("can't start a thread")?;
     Ok(())
 }

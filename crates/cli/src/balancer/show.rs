@@ -1,19 +1,21 @@
-//! Commands that only read.
+//! Commands that only read: status, where, rules.
 
-use super::{Answered, BalancerPlace};
-use crate::inside::http::{self, Method};
+use super::{BalancerArgs, BalancerQueryArgs};
+use crate::observe::http::{self, Method};
 use crate::output::{self, row};
 use anyhow::Result;
 use nw_api::balancer::{BalancerMember, BalancerStatus, MemberState, NameWhere, RuleText};
 use nw_name::Name;
 use std::process::ExitCode;
 
-pub fn status(place: &BalancerPlace, check: bool, json: bool) -> Result<ExitCode> {
-    let status: BalancerStatus = http::body(&place.place()?, Method::Get, "/v1/balancer", None)?;
+/// Runs `nw balancer status`.
+pub fn status(balancer: &BalancerArgs, check: bool, json: bool) -> Result<ExitCode> {
+    let status: BalancerStatus =
+        http::request_json(&balancer.address()?, Method::Get, "/v1/balancer", None)?;
     if check {
-        let serves = |member: &BalancerMember| member.state == MemberState::Active;
-        let works = status.members.iter().any(serves);
-        return Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        let is_active = |member: &BalancerMember| member.state == MemberState::Active;
+        let has_active = status.members.iter().any(is_active);
+        return Ok(if has_active { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     match json {
         true => output::json_line(&status)?,
@@ -32,11 +34,12 @@ fn print(status: &BalancerStatus) -> Result<()> {
         status.port,
         status.uptime_s
     )?;
-    let attached: Vec<_> = status.interfaces.iter().map(|it| format!("{} ({})", it.name, it.mode)).collect();
+    let attached: Vec<_> =
+        status.interfaces.iter().map(|it| format!("{} ({})", it.name, it.mode)).collect();
     outln!("  attached to {}", attached.join(", "))?;
     let routes = &status.routes;
     outln!(
-        "  routes      {} and {} strategies given to members; {} that others can't have",
+        "  routes      {} and {} strategies copied to members; {} can't be copied",
         routes.routes,
         routes.strategies,
         routes.skipped
@@ -63,7 +66,9 @@ fn print(status: &BalancerStatus) -> Result<()> {
         }
     }
     let mut rows = vec![row([&"packets", &"count"])];
-    rows.extend(status.verdicts.iter().filter(|(_, count)| **count > 0).map(|(it, count)| row([it, count])));
+    rows.extend(
+        status.verdicts.iter().filter(|(_, count)| **count > 0).map(|(it, count)| row([it, count])),
+    );
     if rows.len() > 1 {
         outln!()?;
         output::table(&rows)?;
@@ -84,10 +89,13 @@ fn member_rows(members: &[BalancerMember]) -> Vec<Vec<String>> {
         &"Data",
         &"Nacks",
     ]);
-    let one = |member: &BalancerMember| {
+    let member_row = |member: &BalancerMember| {
         let name = if member.control { format!("{}*", member.name) } else { member.name.clone() };
-        let weight =
-            if member.measured { format!("{} (measured)", member.weight) } else { member.weight.to_string() };
+        let weight = if member.measured {
+            format!("{} (measured)", member.weight)
+        } else {
+            member.weight.to_string()
+        };
         let addresses: Vec<_> = member.addresses.iter().map(ToString::to_string).collect();
         let probe = member.probe_us.map_or("-".to_owned(), output::duration_us);
         let counted = &member.counters;
@@ -104,37 +112,44 @@ fn member_rows(members: &[BalancerMember]) -> Vec<Vec<String>> {
             &counted.out_nacks,
         ])
     };
-    core::iter::once(head).chain(members.iter().map(one)).collect()
+    core::iter::once(head).chain(members.iter().map(member_row)).collect()
 }
 
-pub fn where_is(name: &Name, answer: &Answered) -> Result<()> {
+/// Runs `nw balancer where`.
+pub fn where_is(name: &Name, query: &BalancerQueryArgs) -> Result<()> {
     let path = format!("/v1/where?name={}", http::escape(&name.to_string()));
-    let found: NameWhere = http::body(&answer.place.place()?, Method::Get, &path, None)?;
-    if answer.json {
+    let found: NameWhere =
+        http::request_json(&query.balancer.address()?, Method::Get, &path, None)?;
+    if query.json {
         return output::json_line(&found);
     }
     let member = found.member.as_deref().unwrap_or("no member");
-    let why = match found.by.as_str() {
-        "control" => "a rule gives it to the control member".to_owned(),
-        "depth" => format!("a rule hashes {} only, slot {}", found.hashed, found.slot.unwrap_or_default()),
+    let reason = match found.by.as_str() {
+        "control" => "a rule assigns it to the control member".to_owned(),
+        "depth" => {
+            format!("a rule hashes {} only, slot {}", found.hashed, found.slot.unwrap_or_default())
+        }
         _ => format!("by its whole name, slot {}", found.slot.unwrap_or_default()),
     };
-    outln!("{}: {member} ({why})", found.name)?;
+    outln!("{}: {member} ({reason})", found.name)?;
     Ok(())
 }
 
-pub fn rules(answer: &Answered) -> Result<()> {
-    let rules: Vec<RuleText> = http::body(&answer.place.place()?, Method::Get, "/v1/rules", None)?;
-    if answer.json {
+/// Runs `nw balancer rules`.
+pub fn rules(query: &BalancerQueryArgs) -> Result<()> {
+    let rules: Vec<RuleText> =
+        http::request_json(&query.balancer.address()?, Method::Get, "/v1/rules", None)?;
+    if query.json {
         return rules.iter().try_for_each(output::json_line);
     }
     let mut rows = vec![row([&"prefix", &"rule"])];
     rows.extend(rules.iter().map(|rule| {
-        let words = rule.depth.map_or("to the control member".to_owned(), |depth| match depth {
-            1 => "by its first component".to_owned(),
-            depth => format!("by its first {depth} components"),
-        });
-        row([&rule.prefix, &words])
+        let rule_text =
+            rule.depth.map_or("to the control member".to_owned(), |depth| match depth {
+                1 => "by its first component".to_owned(),
+                depth => format!("by its first {depth} components"),
+            });
+        row([&rule.prefix, &rule_text])
     }));
     output::table(&rows)
 }

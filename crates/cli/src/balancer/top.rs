@@ -1,10 +1,10 @@
-//! `nw balancer top`: what members carry, again and again.
+//! `nw balancer top`: rates of members, at intervals.
 
-use super::BalancerPlace;
-use crate::inside::http::{self, Method, Place};
+use super::BalancerArgs;
+use crate::observe::http::{self, ControlAddress, Method};
 use crate::output::stdout;
 use crate::output::{self, row};
-use crate::signals::Ended;
+use crate::signals::StopFlag;
 use anyhow::Result;
 use clap::Args;
 use core::time::Duration;
@@ -17,19 +17,25 @@ use std::time::Instant;
 #[derive(Debug, Args)]
 pub struct Top {
     #[command(flatten)]
-    pub place: BalancerPlace,
-    /// Between two looks, milliseconds
-    #[arg(long, short, default_value_t = 1000, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..=60_000))]
+    pub balancer: BalancerArgs,
+    /// Update interval, milliseconds
+    #[arg(
+        long,
+        short,
+        default_value_t = 1000,
+        value_name = "MS",
+        value_parser = clap::value_parser!(u64).range(100..=60_000)
+    )]
     pub interval: u64,
-    /// Look for one interval, print, and end
+    /// Measure one interval, print, and exit
     #[arg(long)]
     pub once: bool,
-    /// Print one JSON object for each interval: rates a second
+    /// Print one JSON object per interval, with rates per second
     #[arg(long)]
     pub json: bool,
 }
 
-/// What happened in one interval.
+/// The rates of one interval.
 #[derive(Debug, Serialize)]
 struct Rates {
     cluster: String,
@@ -39,7 +45,7 @@ struct Rates {
     warnings: Vec<String>,
 }
 
-/// Rates a second.
+/// The rates of one member, per second.
 #[derive(Debug, Serialize)]
 struct MemberRates {
     name: String,
@@ -52,7 +58,7 @@ struct MemberRates {
     out_mbps: f64,
 }
 
-/// Verdicts that mean the end of a packet.
+/// The verdicts that stand for dropped packets.
 const DROPS: [&str; 12] = [
     "no_member",
     "no_hop",
@@ -68,20 +74,22 @@ const DROPS: [&str; 12] = [
     "failed",
 ];
 
-/// `nw balancer top`
+/// Runs `nw balancer top`.
 pub fn top(args: &Top) -> Result<ExitCode> {
-    let ended = Ended::watch()?;
-    let place = args.place.place()?;
-    let mut before = (Instant::now(), look(&place)?);
+    let stop_flag = StopFlag::watch()?;
+    let address = args.balancer.address()?;
+    let mut before = (Instant::now(), fetch_status(&address)?);
     loop {
-        let wake = before.0 + Duration::from_millis(args.interval);
-        while Instant::now() < wake && !ended.is_ended() {
-            std::thread::sleep(wake.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)));
+        let next = before.0 + Duration::from_millis(args.interval);
+        while Instant::now() < next && !stop_flag.is_set() {
+            std::thread::sleep(
+                next.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)),
+            );
         }
-        if ended.is_ended() {
+        if stop_flag.is_set() {
             return Ok(ExitCode::SUCCESS);
         }
-        let now = (Instant::now(), look(&place)?);
+        let now = (Instant::now(), fetch_status(&address)?);
         let rates = rates(&before.1, &now.1, (now.0 - before.0).as_secs_f64());
         match args.json {
             true => output::json_line(&rates)?,
@@ -94,30 +102,32 @@ pub fn top(args: &Top) -> Result<ExitCode> {
     }
 }
 
-fn look(place: &Place) -> Result<BalancerStatus> {
-    http::body(place, Method::Get, "/v1/balancer", None)
+fn fetch_status(address: &ControlAddress) -> Result<BalancerStatus> {
+    http::request_json(address, Method::Get, "/v1/balancer", None)
 }
 
 fn rates(before: &BalancerStatus, now: &BalancerStatus, seconds: f64) -> Rates {
     let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
     let member = |member: &BalancerMember| {
         let earlier = before.members.iter().find(|earlier| earlier.name == member.name);
-        // Counters of one that has just come begin with the number it got, which another may have had.
+        // A new member's counters may start above zero: they belong to its number, which may be
+        // reused.
         let earlier = earlier.unwrap_or(member);
-        let (was, is) = (&earlier.counters, &member.counters);
+        let (old, new) = (&earlier.counters, &member.counters);
         MemberRates {
             name: member.name.clone(),
             state: member.state,
             share: member.share,
-            interests_per_s: rate(was.in_interests, is.in_interests),
-            data_per_s: rate(was.out_data, is.out_data),
-            nacks_per_s: rate(was.out_nacks, is.out_nacks),
-            in_mbps: rate(was.in_bytes, is.in_bytes) * 8.0 / 1e6,
-            out_mbps: rate(was.out_bytes, is.out_bytes) * 8.0 / 1e6,
+            interests_per_s: rate(old.in_interests, new.in_interests),
+            data_per_s: rate(old.out_data, new.out_data),
+            nacks_per_s: rate(old.out_nacks, new.out_nacks),
+            in_mbps: rate(old.in_bytes, new.in_bytes) * 8.0 / 1e6,
+            out_mbps: rate(old.out_bytes, new.out_bytes) * 8.0 / 1e6,
         }
     };
-    let drops =
-        |status: &BalancerStatus| DROPS.iter().filter_map(|drop| status.verdicts.get(*drop)).sum::<u64>();
+    let drops = |status: &BalancerStatus| {
+        DROPS.iter().filter_map(|drop| status.verdicts.get(*drop)).sum::<u64>()
+    };
     Rates {
         cluster: now.cluster.clone(),
         interval_s: seconds,
@@ -129,7 +139,7 @@ fn rates(before: &BalancerStatus, now: &BalancerStatus, seconds: f64) -> Rates {
 
 fn draw(rates: &Rates, clear: bool) -> Result<()> {
     if clear {
-        // Home, and away with what is below.
+        // Cursor home, and clear the screen below.
         write!(stdout(), "\x1b[H\x1b[J")?;
     }
     outln!("{}: {:.0} packets/s dropped", rates.cluster, rates.dropped_per_s)?;

@@ -1,4 +1,4 @@
-//! `nw balancer vrrp`: a file for keepalived.
+//! `nw balancer vrrp`: prints a keepalived configuration.
 
 use super::run::load;
 use crate::output::stdout;
@@ -10,20 +10,21 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct VrrpArgs {
-    /// The balancer's configuration file, with a section [vrrp]
+    /// Configuration file of the balancer, with a section [vrrp]
     #[arg(long, short, value_name = "FILE")]
     pub config: PathBuf,
-    /// The balancer with the highest priority has the addresses
+    /// VRRP priority; the balancer with the highest one has the addresses
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=254))]
     pub priority: u8,
-    /// The interface towards clients, where it is called otherwise on this machine
+    /// Interface towards clients, if its name differs on this machine
     #[arg(long, value_name = "INTERFACE")]
     pub outside: Option<String>,
-    /// The interface towards members, likewise
+    /// Interface towards members, if its name differs on this machine
     #[arg(long, value_name = "INTERFACE")]
     pub inside: Option<String>,
 }
 
+/// Runs `nw balancer vrrp`.
 pub fn vrrp(args: &VrrpArgs) -> Result<()> {
     let config = load(&args.config)?;
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("nw"));

@@ -1,32 +1,33 @@
-//! The second part of `nw demo`: three routers that appear as one behind a kernel balancer; a fourth comes and goes while a file is fetched by a client
-//! that never asks twice.
+//! The second part of `nw demo`: three routers behind a kernel balancer; a fourth is added and
+//! removed during a download by a client that never retransmits.
 
-use super::{digest, say};
-use crate::signals::Ended;
+use super::{digest, print_step};
+use crate::signals::StopFlag;
 use anyhow::{Context, Result, bail};
 use nw_api::balancer::BalancerStatus;
-use nw_testbed::{Cluster, FetchPlan, LabError, Plan, PublishPlan};
+use nw_testbed::{Cluster, Download, FetchPlan, LabError, Plan, PublishPlan};
 use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Mbit/s of each member's link: what limits is the members, not this machine.
+/// Mbit/s of each member's link, so that the members are the bottleneck, not this machine.
 const RATE_MBIT: f64 = 20.0;
 const MEMBERS: usize = 3;
 const SEGMENT: usize = 1000;
-const OCTETS: u64 = 100 << 20;
-/// Interests on their way: enough for all links, and fewer than the shortest queue of virtual interfaces holds (256 frames).
+const LEN: u64 = 100 << 20;
+/// Interests in flight: enough for all links, and fewer than the shortest queue of virtual
+/// interfaces holds (256 frames).
 const WINDOW: u16 = 200;
-/// Between two rows of the table.
-const ROW: Duration = Duration::from_millis(500);
-/// How long each state of the cluster is watched.
-const WATCHED: Duration = Duration::from_secs(3);
+/// Interval of rows in the table.
+const ROW_INTERVAL: Duration = Duration::from_millis(500);
+/// How long each state of the cluster is shown.
+const PHASE: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Shows a cluster, or says in one line why that can't be done here.
-pub fn cluster(ended: &Ended) -> Result<()> {
+/// Shows a cluster, or prints one line why that can't be done here.
+pub fn cluster(stop_flag: &StopFlag) -> Result<()> {
     outln!()?;
     let plan = Plan {
         members: MEMBERS,
@@ -35,59 +36,58 @@ pub fn cluster(ended: &Ended) -> Result<()> {
     };
     let mut cluster = match Cluster::build(&plan) {
         Ok(cluster) => cluster,
-        Err(error @ (LabError::Missing(_) | LabError::Refused { .. } | LabError::Program { .. })) => {
-            say(&format!("the cluster behind a kernel balancer is left out: {}", first_line(&error)))?;
+        Err(
+            error @ (LabError::Missing(_) | LabError::Refused { .. } | LabError::Program { .. }),
+        ) => {
+            print_step(&format!(
+                "the cluster behind a kernel balancer is skipped: {}",
+                first_line(&error)
+            ))?;
             return Ok(());
         }
         Err(error) => return Err(error.into()),
     };
-    say(&format!(
-        "a cluster: {MEMBERS} routers behind a kernel balancer, each on a link of {RATE_MBIT} Mbit/s, in network namespaces of their own"
+    print_step(&format!(
+        "a cluster: {MEMBERS} routers behind a kernel balancer, each on a link of {RATE_MBIT} \
+         Mbit/s, in network namespaces"
     ))?;
-    out!("{}", cluster.picture().lines().take(3).map(|line| format!("    {line}\n")).collect::<String>())?;
+    out!(
+        "{}",
+        cluster.diagram().lines().take(3).map(|line| format!("    {line}\n")).collect::<String>()
+    )?;
     let name = "/demo/cluster".parse()?;
-    let publish = PublishPlan { octets: OCTETS, segment_len: SEGMENT, ..PublishPlan::default() };
+    let publish = PublishPlan { bytes: LEN, segment_len: SEGMENT, ..PublishPlan::default() };
     let content = cluster.publish(0, &name, &publish)?;
-    let copy = cluster.contents().join("copy");
-    say(&format!(
-        "{MEMBERS} members can carry {:.0} Mbit/s of frames: some 50 of content; names fall to members by hash, so one may be busier",
+    let copy = cluster.content_directory().join("copy");
+    print_step(&format!(
+        "{MEMBERS} members can carry {:.0} Mbit/s of frames, about 50 of content; names are \
+         assigned by hash, so one member may be busier",
         RATE_MBIT * MEMBERS as f64
     ))?;
-    say(&format!(
-        "fetching {} MiB through it; each packet is asked for once, so that one lost would be the end",
-        OCTETS >> 20
+    print_step(&format!(
+        "fetching {} MiB through it; each packet is requested only once, so a lost packet would \
+         end the download",
+        LEN >> 20
     ))?;
-    let fetch = FetchPlan { window: WINDOW, retries: 0, output: Some(copy.clone()), ..FetchPlan::default() };
+    let fetch = FetchPlan {
+        window: WINDOW,
+        retries: 0,
+        output: Some(copy.clone()),
+        ..FetchPlan::default()
+    };
     let mut download = cluster.consumers()[0].fetch(&name, &fetch)?;
     let control = cluster.balancers().first().context("one was planned")?.control().to_owned();
-    let stop = AtomicBool::new(false);
-    let fetched = std::thread::scope(|scope| {
-        scope.spawn(|| drop(watch(&plan.nw, &control, &stop)));
-        // The table ends however this ends.
-        let _end = Stop(&stop);
-        pause(ended);
-        say("adding a member: the download becomes faster by a third, as its names now fall to four links")?;
-        let number = cluster.add_member()?;
-        pause(ended);
-        say(
-            "removing it again: it gets no new names, and is gone when nothing is pending there; the rate falls back",
-        )?;
-        cluster.remove_member(number)?;
-        pause(ended);
-        while download.is_running() && !ended.is_ended() {
-            std::thread::sleep(ROW / 5);
-        }
-        anyhow::Ok(download)
-    })?;
-    if ended.is_ended() {
+    rescale(&mut cluster, &plan.nw, &control, &mut download, stop_flag)?;
+    if stop_flag.is_set() {
         return Ok(());
     }
-    let fetched = fetched.finish(PATIENCE)?;
+    let fetched = download.finish(PATIENCE)?;
     if digest(&copy)? != digest(&content.file)? {
-        bail!("what came through the cluster is not what was published");
+        bail!("the file fetched through the cluster differs from the published one");
     }
     outln!(
-        "\n{} packets fetched in {:.1} s ({:.0} Mbit/s), {} asked for again; the copy is that of the original",
+        "\n{} packets fetched in {:.1} s ({:.0} Mbit/s), {} retransmitted; the copy equals the \
+         original",
         fetched.segments,
         fetched.seconds,
         fetched.mbit_per_s,
@@ -96,35 +96,77 @@ pub fn cluster(ended: &Ended) -> Result<()> {
     Ok(())
 }
 
+/// Adds and removes a member during the download, while a table of rates is printed.
+fn rescale(
+    cluster: &mut Cluster,
+    nw: &Path,
+    control: &Path,
+    download: &mut Download,
+    stop_flag: &StopFlag,
+) -> Result<()> {
+    let stop_table = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(watch(nw, control, &stop_table)));
+        // Stops the table on every return path.
+        let _guard = SetOnDrop(&stop_table);
+        pause(stop_flag);
+        print_step(
+            "adding a member: the download becomes a third faster, as names are now spread over \
+             four links",
+        )?;
+        let number = cluster.add_member()?;
+        pause(stop_flag);
+        print_step(
+            "removing it again: it gets no new names, and is removed when nothing is pending \
+             there; the rate falls back",
+        )?;
+        cluster.remove_member(number)?;
+        pause(stop_flag);
+        while download.is_running() && !stop_flag.is_set() {
+            std::thread::sleep(ROW_INTERVAL / 5);
+        }
+        Ok(())
+    })
+}
+
 fn first_line(error: &LabError) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
-fn pause(ended: &Ended) {
-    let end = Instant::now() + WATCHED;
-    while Instant::now() < end && !ended.is_ended() {
-        std::thread::sleep(ROW / 5);
+fn pause(stop_flag: &StopFlag) {
+    let end = Instant::now() + PHASE;
+    while Instant::now() < end && !stop_flag.is_set() {
+        std::thread::sleep(ROW_INTERVAL / 5);
     }
 }
 
 /// Sets a flag when dropped.
-struct Stop<'a>(&'a AtomicBool);
+struct SetOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Stop<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// A row now and then: what all members give, and what each does.
+/// Prints a row at intervals: the rate of the cluster, and the state and Interest rate of each
+/// member.
 fn watch(nw: &Path, control: &Path, stop: &AtomicBool) -> io::Result<()> {
     let Some(mut before) = status(nw, control) else { return Ok(()) };
     let mut at = Instant::now();
-    outln!("    {:>7} {:>8}  {:<20} {:<20} {:<20} {:<20}", "seconds", "Mbit/s", "m1", "m2", "m3", "m4")?;
+    outln!(
+        "    {:>7} {:>8}  {:<20} {:<20} {:<20} {:<20}",
+        "seconds",
+        "Mbit/s",
+        "m1",
+        "m2",
+        "m3",
+        "m4"
+    )?;
     let started = at;
     while !stop.load(Ordering::Relaxed) {
-        std::thread::sleep(ROW);
-        // What is counted after the end is not of the download.
+        std::thread::sleep(ROW_INTERVAL);
+        // Packets after the end do not belong to the download.
         if stop.load(Ordering::Relaxed) {
             break;
         }

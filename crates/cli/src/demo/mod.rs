@@ -1,15 +1,15 @@
-//! `nw demo`: a real file crosses real routers, each a process of its own; figures at the end.
+//! `nw demo`: transfers a file through real routers, each a process of its own, and prints figures.
 //!
 //! ```text
 //!  nw put ──unix── router A ──unix── fetch 1
 //!                     └─────UDP───── router B ──unix── fetch 2
 //! ```
 //!
-//! Then a cluster behind a kernel balancer, where that can be built.
+//! Then, as root, it builds a cluster behind a kernel balancer.
 
 mod cluster;
 
-use crate::args::Demo;
+use crate::args::tools::Demo;
 use crate::exit::Status;
 use crate::output::{duration_us, row, table};
 use crate::{progress, signals};
@@ -29,41 +29,42 @@ use std::time::{Duration, Instant};
 
 const NAME: &str = "/demo/file";
 
-/// What the table's figures mean, and why they differ from those of the README.
+/// Explains the columns of the table, and why they differ from figures in the README.
 const FIGURES_EXPLAINED: &str = "
-  again            Interests sent a second time, as their Data was late or lost; the files are whole all the same
-  cache hits       packets answered from a router's cache. Router A kept what its cache holds of the first fetch, and
-                   answers the second one without the producer: two routers can be faster than one
-  per packet pair  processor time of the routers for one Interest and its Data, with four system calls or more for
-                   sockets. The README's figure is forwarding alone, without sockets";
+  again            retransmitted Interests, as their Data was late or lost; the files are complete
+  cache hits       packets answered from a router's cache. Router A cached a part of the first
+                   fetch and answers it in the second one without the producer, so two routers can
+                   be faster than one
+  per packet pair  CPU time of the routers for one Interest and its Data, including at least four
+                   system calls for sockets. The figure in the README is forwarding alone";
 
-/// How the demonstration ends.
+/// Printed at the end.
 const NEXT: &str = "
-What you saw: files that cross real routers unchanged, a cache that answers, and, where it could be built, a cluster that
-grows and shrinks while a download goes on. Try it yourself:
-  nw run &                       a router
+What you saw: files transferred unchanged through real routers, answers from a cache, and, if run as
+root, a cluster that grows and shrinks during a download. Try it yourself:
+  nw run &                       run a router
   echo hello | nw put /hello &   publish
   nw cat /hello                  fetch
-  nw trace /hello                which way an Interest goes, and why
-  nw top                         what the router is doing";
+  nw trace /hello                how an Interest is forwarded, and why
+  nw top                         rates, tables and drops of the router";
 
-/// Runs the demonstration. Everything it makes is in one temporary folder, everything it starts ends with it.
+/// Runs `nw demo`. All files are in one temporary folder, and all processes end with this one.
 pub fn demo(args: &Demo) -> Result<ExitCode> {
-    let ended = signals::Ended::watch()?;
-    let folder = tempfile::tempdir().context("can't make a temporary folder")?;
+    let stop_flag = signals::StopFlag::watch()?;
+    let folder = tempfile::tempdir().context("can't create a temporary folder")?;
     let path = |name: &str| folder.path().join(name);
 
-    say(&format!("making a file of {} MiB", args.mib))?;
+    print_step(&format!("creating a file of {} MiB", args.mib))?;
     let original = make_file(&path("original"), args.mib << 20)?;
 
-    say("starting router A: unix socket, UDP and TCP on loopback")?;
+    print_step("starting router A: unix socket, UDP and TCP on loopback")?;
     let (udp_a, udp_b) = (free_udp_port()?, free_udp_port()?);
     let a = Router::start(&path("a.sock"), udp_a, "")?;
-    say("starting router B: its only way to the file is router A, over UDP")?;
+    print_step("starting router B: it reaches the file only through router A, over UDP")?;
     let route = format!("[[route]]\nprefix = \"/demo\"\nface = \"udp4://127.0.0.1:{udp_a}\"\n");
     let b = Router::start(&path("b.sock"), udp_b, &route)?;
 
-    say(&format!("publishing it as {NAME} (nw put)"))?;
+    print_step(&format!("publishing it as {NAME} (nw put)"))?;
     let _producer = publish(&a, &path("original"))?;
 
     let mut rows = vec![row([
@@ -80,37 +81,38 @@ pub fn demo(args: &Demo) -> Result<ExitCode> {
     for (title, near, routers) in
         [("through A, unix", &a, vec![&a]), ("through B and A, UDP", &b, vec![&a, &b])]
     {
-        say(&format!("fetching it {title}"))?;
+        print_step(&format!("fetching it {title}"))?;
         let before = Usage::of(&routers)?;
         let fetched = path("fetched");
-        let report = match fetch(near, &fetched, args.mib << 20, &ended) {
-            Err(_) if ended.is_ended() => return Ok(Status::Interrupted.into()),
+        let report = match fetch(near, &fetched, args.mib << 20, &stop_flag) {
+            Err(_) if stop_flag.is_set() => return Ok(Status::Interrupted.into()),
             report => report?,
         };
         if digest(&fetched)? != original {
-            bail!("what came {title} is not what was published");
+            bail!("the file fetched {title} differs from the published one");
         }
-        rows.push(figures(title, &report, &Usage::of(&routers)?.since(&before)));
+        rows.push(figure_row(title, &report, &Usage::of(&routers)?.since(&before)));
     }
     outln!()?;
     table(&rows)?;
-    outln!("\nSHA-256 of both fetched files is that of the original: {}", hex(&original))?;
+    outln!("\nboth fetched files have the SHA-256 of the original: {}", hex(&original))?;
     outln!("{FIGURES_EXPLAINED}")?;
-    cluster::cluster(&ended)?;
-    if ended.is_ended() {
+    cluster::cluster(&stop_flag)?;
+    if stop_flag.is_set() {
         return Ok(Status::Interrupted.into());
     }
     outln!("{NEXT}")?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn say(text: &str) -> io::Result<()> {
+fn print_step(text: &str) -> io::Result<()> {
     outln!("• {text}")
 }
 
 fn make_file(path: &Path, len: u64) -> Result<[u8; 32]> {
-    let mut file =
-        io::BufWriter::new(File::create(path).with_context(|| format!("can't write {}", path.display()))?);
+    let mut file = io::BufWriter::new(
+        File::create(path).with_context(|| format!("can't write {}", path.display()))?,
+    );
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..len / 8 {
         state ^= state << 13;
@@ -138,21 +140,23 @@ fn free_tcp_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// A child process that ends with its owner.
+/// A child process that is killed when dropped.
 struct Process {
     child: Child,
 }
 
 impl Process {
     fn start(command: &mut Command) -> Result<Self> {
-        let child = command.stdin(Stdio::null()).spawn().context("can't start a process of this program")?;
+        let child = command
+            .stdin(Stdio::null())
+            .spawn()
+            .context("can't start a process of this program")?;
         Ok(Process { child })
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Its own child, by its own handle.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -168,11 +172,23 @@ impl Router {
         let config = socket.with_extension("toml");
         let tcp_port = free_tcp_port()?;
         let text = format!(
-            "[faces.unix]\npath = {socket:?}\n[faces.udp]\nlisten = [\"127.0.0.1:{udp_port}\"]\n[faces.tcp]\nlisten = [\"127.0.0.1:{tcp_port}\"]\n[log]\nlevel = \"warn\"\n{more}"
+            "[faces.unix]
+path = {socket:?}
+\
+             [faces.udp]
+listen = [\"127.0.0.1:{udp_port}\"]
+\
+             [faces.tcp]
+listen = [\"127.0.0.1:{tcp_port}\"]
+\
+             [log]
+level = \"warn\"
+{more}"
         );
         fs::write(&config, text)?;
-        let mut process =
-            Process::start(Command::new(std::env::current_exe()?).arg("run").arg("--config").arg(&config))?;
+        let mut process = Process::start(
+            Command::new(std::env::current_exe()?).arg("run").arg("--config").arg(&config),
+        )?;
         let patience = Instant::now() + Duration::from_secs(5);
         while !socket.exists() {
             if let Some(status) = process.child.try_wait()? {
@@ -195,15 +211,17 @@ impl Router {
         Ok(decode_cs_info(&control::dataset(&mut client, Dataset::CsInfo, None)?)?)
     }
 
-    /// Processor time so far, user and kernel.
+    /// Returns the CPU time so far, user and kernel.
     fn cpu(&self) -> Duration {
-        let stat =
-            fs::read_to_string(format!("/proc/{}/schedstat", self.process.child.id())).unwrap_or_default();
-        Duration::from_nanos(stat.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
+        let stat = fs::read_to_string(format!("/proc/{}/schedstat", self.process.child.id()))
+            .unwrap_or_default();
+        Duration::from_nanos(
+            stat.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0),
+        )
     }
 }
 
-/// Starts `nw put` and waits until it says that it serves.
+/// Starts `nw put` and waits until it is ready.
 fn publish(router: &Router, file: &Path) -> Result<Process> {
     let mut command = Command::new(std::env::current_exe()?);
     command
@@ -215,7 +233,7 @@ fn publish(router: &Router, file: &Path) -> Result<Process> {
         .arg(NAME)
         .arg(file);
     let mut process = Process::start(command.stdout(Stdio::piped()))?;
-    let stdout = process.child.stdout.take().context("asked for above")?;
+    let stdout = process.child.stdout.take().context("stdout is piped")?;
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line)?;
     if !line.contains("\"ready\"") {
@@ -224,25 +242,30 @@ fn publish(router: &Router, file: &Path) -> Result<Process> {
     Ok(process)
 }
 
-fn fetch(router: &Router, path: &Path, len: u64, ended: &signals::Ended) -> Result<ObjectReport> {
+fn fetch(
+    router: &Router,
+    path: &Path,
+    len: u64,
+    stop_flag: &signals::StopFlag,
+) -> Result<ObjectReport> {
     let mut client = Client::connect(&router.uri()?)?;
-    client.stop_when(ended.flag());
+    client.stop_when(stop_flag.flag());
     let name: Name = NAME.parse()?;
     let mut file = File::create(path)?;
     let bar = progress::bytes(Some(len), false);
     let options = ObjectOptions { fetch: FetchOptions::default(), ..ObjectOptions::default() };
-    let mut told = 0;
+    let mut quarters_printed = 0;
     let report = fetch_object(
         &mut client,
         name.as_ref(),
         &options,
         |progress| {
             bar.set_position(progress.bytes);
-            // Where there is no terminal, a line for each quarter.
-            if bar.is_hidden() && progress.bytes * 4 / len > told {
-                told = progress.bytes * 4 / len;
-                // A failure shows at the next line of the report.
-                let _ = say(&format!("  {} %", told * 25));
+            // Without a terminal, print a line for each quarter.
+            if bar.is_hidden() && progress.bytes * 4 / len > quarters_printed {
+                quarters_printed = progress.bytes * 4 / len;
+                // A failure is reported by the next line that is printed.
+                let _ = print_step(&format!("  {} %", quarters_printed * 25));
             }
         },
         |content| file.write_all(content),
@@ -251,7 +274,7 @@ fn fetch(router: &Router, path: &Path, len: u64, ended: &signals::Ended) -> Resu
     Ok(report?)
 }
 
-/// What routers used so far.
+/// CPU time and cache hits of several routers so far.
 struct Usage {
     cpu: Duration,
     hits: u64,
@@ -272,7 +295,7 @@ impl Usage {
     }
 }
 
-fn figures(title: &str, report: &ObjectReport, used: &Usage) -> Vec<String> {
+fn figure_row(title: &str, report: &ObjectReport, used: &Usage) -> Vec<String> {
     let seconds = report.elapsed.as_secs_f64();
     row([
         &title,
@@ -282,7 +305,11 @@ fn figures(title: &str, report: &ObjectReport, used: &Usage) -> Vec<String> {
         &report.counters.interests,
         &report.counters.retransmissions,
         &used.hits,
-        &format!("{:.2} s ({:.0} %)", used.cpu.as_secs_f64(), used.cpu.as_secs_f64() * 100.0 / seconds),
+        &format!(
+            "{:.2} s ({:.0} %)",
+            used.cpu.as_secs_f64(),
+            used.cpu.as_secs_f64() * 100.0 / seconds
+        ),
         &format!("{:.1} µs", used.cpu.as_secs_f64() * 1e6 / report.segments as f64),
     ])
 }

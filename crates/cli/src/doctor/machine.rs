@@ -1,9 +1,9 @@
-//! The machine: what a router that starts here finds, with the configuration it would read.
+//! Checks of the machine: whether a router with this configuration could start and work well here.
 
 use super::Checks;
 use crate::output::{count, describe};
 use nw_api::config::Config;
-use nw_app::keystore::{KeyStore, KeyStoreError, Place};
+use nw_app::keystore::{KeyStore, KeyStoreError, KeyStoreLocation};
 use nw_trust::Validity;
 use nw_wire::certificate::Certificate;
 use std::fs;
@@ -12,18 +12,19 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A clock before this was never set: 2025.
+/// Earliest plausible time of the clock, seconds since 1970: the year 2025.
 const CLOCK_MIN_S: u64 = 1_735_689_600;
-/// Descriptors a router needs besides one for each face.
+/// File descriptors that a router needs in addition to one per face.
 const DESCRIPTORS_OTHER: u64 = 64;
-/// Certificates that end within so many seconds are named: a week.
+/// Certificates that expire within this time are reported, seconds: a week.
 const CERTIFICATE_SOON_S: u64 = 7 * 86_400;
 const NET_ADMIN: (u32, &str) = (12, "CAP_NET_ADMIN");
 const NET_RAW: (u32, &str) = (13, "CAP_NET_RAW");
 const IPC_LOCK: (u32, &str) = (14, "CAP_IPC_LOCK");
 const BPF: (u32, &str) = (39, "CAP_BPF");
 
-/// Checks all of it. `path`: the configuration file; `is_running`: a router answers, so its ports are its own.
+/// Runs all checks. `path`: the configuration file; `is_running`: a router runs, so its ports are
+/// in use.
 pub fn check(checks: &mut Checks, path: Option<&Path>, is_running: bool) {
     let config = configuration(checks, path);
     if !is_running {
@@ -38,12 +39,12 @@ pub fn check(checks: &mut Checks, path: Option<&Path>, is_running: bool) {
 
 fn configuration(checks: &mut Checks, path: Option<&Path>) -> Config {
     let Some(path) = path.map(Path::to_owned).or_else(crate::run::found_config) else {
-        checks.ok("config", "there is no file: defaults");
+        checks.ok("config", "no file: defaults are used");
         return Config::default();
     };
     match crate::run::load(&path) {
         Ok(config) => {
-            checks.ok("config", format!("{} is right", path.display()));
+            checks.ok("config", format!("{} is valid", path.display()));
             config.config
         }
         Err(error) => {
@@ -56,7 +57,7 @@ fn configuration(checks: &mut Checks, path: Option<&Path>) -> Config {
     }
 }
 
-/// Ports that others have. They are free again at once.
+/// Checks whether the router's ports are free, by opening them for a moment.
 fn ports(checks: &mut Checks, config: &Config) {
     let udp = config.udp.listen.iter().map(|address| ("UDP", *address));
     let tcp = config.tcp.listen.iter().map(|address| ("TCP", *address));
@@ -68,7 +69,9 @@ fn ports(checks: &mut Checks, config: &Config) {
                 let flag = if transport == "UDP" { "u" } else { "t" };
                 checks.fail(
                     "ports",
-                    format!("{transport} {address} belongs to another program (NFD, or a second router?)"),
+                    format!(
+                        "{transport} {address} is in use by another program (NFD, another router?)"
+                    ),
                     format!("sudo ss -l{flag}np 'sport = :{}'", address.port()),
                 );
             }
@@ -85,7 +88,7 @@ fn ports(checks: &mut Checks, config: &Config) {
 }
 
 fn is_free(transport: &str, address: SocketAddr) -> std::io::Result<()> {
-    // The any-address of IPv6 takes IPv4 as well here, unlike the router's: asked for at one address, both families answer.
+    // Unlike the router's, a socket at [::] opened here would also take IPv4; ::1 does not.
     let address = match address {
         SocketAddr::V6(six) if six.ip().is_unspecified() => {
             SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], six.port()))
@@ -97,7 +100,7 @@ fn is_free(transport: &str, address: SocketAddr) -> std::io::Result<()> {
         _ => TcpListener::bind(address).map(drop),
     }
     .or_else(|error| match error.kind() {
-        // A machine without IPv6: the router passes over it, too.
+        // A machine without IPv6: the router ignores the address, too.
         ErrorKind::AddrNotAvailable | ErrorKind::Unsupported if address.is_ipv6() => Ok(()),
         _ => Err(error),
     })
@@ -107,12 +110,15 @@ fn receive_buffer(checks: &mut Checks, config: &Config) {
     if config.udp.listen.is_empty() {
         return;
     }
-    let wanted = u64::from(config.udp.receive_buffer_kib) * 1024;
+    let configured = u64::from(config.udp.receive_buffer_kib) * 1024;
     match number_in("/proc/sys/net/core/rmem_max") {
-        Some(max) if max < wanted && !has(NET_ADMIN) => checks.warn(
+        Some(max) if max < configured && !has(NET_ADMIN) => checks.warn(
             "buffers",
-            format!("net.core.rmem_max is {max} bytes, a UDP socket wants {wanted}: bursts may be lost"),
-            format!("sudo sysctl -w net.core.rmem_max={wanted}"),
+            format!(
+                "net.core.rmem_max is {max} bytes, UDP sockets are configured for {configured}: bursts may \
+                 be lost"
+            ),
+            format!("sudo sysctl -w net.core.rmem_max={configured}"),
         ),
         Some(max) => checks.ok("buffers", format!("net.core.rmem_max is {max} bytes")),
         None => {}
@@ -120,34 +126,41 @@ fn receive_buffer(checks: &mut Checks, config: &Config) {
 }
 
 fn rights(checks: &mut Checks, config: &Config) {
-    let mut wanted: Vec<((u32, &str), &str)> = Vec::new();
+    let mut needed: Vec<((u32, &str), &str)> = Vec::new();
     if config.ethernet.listen || config.ethernet.multicast {
-        wanted.push((NET_RAW, "Ethernet faces"));
+        needed.push((NET_RAW, "Ethernet faces"));
     }
     if config.forwarder.shards > 1 {
-        wanted.push((BPF, "packets that are brought to their threads by the kernel"));
+        needed.push((BPF, "steering packets to shards in the kernel"));
     }
-    let missing: Vec<_> = wanted.iter().filter(|(capability, _)| !has(*capability)).collect();
-    for ((_, name), what) in &missing {
+    let missing: Vec<_> = needed.iter().filter(|(capability, _)| !has(*capability)).collect();
+    for ((_, name), feature) in &missing {
         checks.warn(
             "rights",
-            format!("{name} is missing to this user, for {what}"),
+            format!("this user lacks {name}, needed for {feature}"),
             format!(
-                "AmbientCapabilities={name} in the systemd unit, or: sudo setcap {}+ep $(command -v nw)",
+                "AmbientCapabilities={name} in the systemd unit, or: sudo setcap {}+ep $(command \
+                 -v nw)",
                 name.to_lowercase()
             ),
         );
     }
     if missing.is_empty() {
-        let all = [NET_ADMIN, NET_RAW, IPC_LOCK, BPF];
-        let held: Vec<&str> =
-            all.iter().filter(|capability| has(**capability)).map(|(_, name)| *name).collect();
+        let capabilities = [NET_ADMIN, NET_RAW, IPC_LOCK, BPF];
+        let held: Vec<&str> = capabilities
+            .iter()
+            .filter(|capability| has(**capability))
+            .map(|(_, name)| *name)
+            .collect();
         let held = if held.is_empty() { "none".to_owned() } else { held.join(", ") };
-        checks.ok("rights", format!("what the configuration needs is there (this user has {held})"));
+        checks.ok(
+            "rights",
+            format!("all capabilities that the configuration needs (this user has {held})"),
+        );
     }
 }
 
-/// True when this process has a capability.
+/// Returns whether this process has a capability.
 fn has((number, _): (u32, &str)) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -157,19 +170,21 @@ fn has((number, _): (u32, &str)) -> bool {
 
 fn descriptors(checks: &mut Checks, config: &Config) {
     let Some((soft, hard)) = open_files() else { return };
-    let wanted = u64::from(config.faces.max) + DESCRIPTORS_OTHER;
-    if soft < wanted {
+    let needed = u64::from(config.faces.max) + DESCRIPTORS_OTHER;
+    if soft < needed {
         checks.warn(
             "descriptors",
-            format!("{soft} open files are allowed here (at most {hard}), {wanted} are needed for faces.max connections"),
-            format!("ulimit -n {wanted}, LimitNOFILE={wanted} in the systemd unit, or a lower faces.max"),
+            format!("{soft} open files are allowed (hard limit {hard}), faces.max needs {needed}"),
+            format!(
+                "ulimit -n {needed}, LimitNOFILE={needed} in the systemd unit, or a lower faces.max"
+            ),
         );
     } else {
         checks.ok("descriptors", format!("{soft} open files are allowed"));
     }
 }
 
-/// Soft and hard limit.
+/// Returns the soft and hard limit of open files.
 fn open_files() -> Option<(u64, u64)> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
@@ -187,19 +202,22 @@ fn now_s() -> u64 {
 
 fn clock(checks: &mut Checks) {
     if now_s() < CLOCK_MIN_S {
-        let found = "this machine's clock was never set: certificates and commands fail";
+        let found = "the clock of this machine was never set: certificates and commands fail";
         checks.fail("clock", found, "sudo timedatectl set-ntp true");
     }
 }
 
 fn keys(checks: &mut Checks) {
-    let store = Place::of_user().and_then(KeyStore::open).and_then(|store| Ok((store.identities()?, store)));
+    let store = KeyStoreLocation::of_user()
+        .and_then(KeyStore::open)
+        .and_then(|store| Ok((store.identities()?, store)));
     let identities = match store {
         Ok((identities, _)) => identities,
         Err(KeyStoreError::NoStore(_) | KeyStoreError::NoHome) => {
             checks.ok(
                 "keys",
-                "none: packets and commands are signed by a plain digest (`nw key generate /your/name`)",
+                "none: packets and commands carry a plain digest (`nw key generate /your/name` \
+                 makes one)",
             );
             return;
         }
@@ -208,20 +226,25 @@ fn keys(checks: &mut Checks) {
             return;
         }
     };
-    let mut wrong = 0;
+    let mut problems = 0;
     let keys: Vec<_> = identities.iter().flat_map(|identity| &identity.keys).collect();
     for key in &keys {
         if !key.has_private {
-            wrong += 1;
-            checks.warn("keys", format!("the private key of {} is missing", key.name), "nw key import FILE");
+            problems += 1;
+            checks.warn(
+                "keys",
+                format!("the private key of {} is missing", key.name),
+                "nw key import FILE",
+            );
         }
         let default = key.certificates.iter().find(|certificate| certificate.is_default);
-        let until =
-            default.and_then(|it| Some(Validity::of(&Certificate::check(&it.wire).ok()?)?.not_after_s));
+        let until = default.and_then(|it| {
+            Some(Validity::from_certificate(&Certificate::check(&it.wire).ok()?)?.not_after_s)
+        });
         match until {
             Some(until) if until < now_s() + CERTIFICATE_SOON_S => {
-                wrong += 1;
-                let state = if until < now_s() { "has ended" } else { "ends within a week" };
+                problems += 1;
+                let state = if until < now_s() { "has expired" } else { "expires within a week" };
                 checks.warn(
                     "keys",
                     format!("the certificate of {} {state}", key.name),
@@ -231,10 +254,13 @@ fn keys(checks: &mut Checks) {
             _ => {}
         }
     }
-    if wrong == 0 {
+    if problems == 0 {
         checks.ok(
             "keys",
-            format!("{}, with private keys and certificates that hold", count(keys.len() as u64, "key")),
+            format!(
+                "{}, all with private keys and valid certificates",
+                count(keys.len() as u64, "key")
+            ),
         );
     }
 }

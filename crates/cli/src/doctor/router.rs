@@ -1,10 +1,10 @@
-//! The router: where programs look for it, whether it answers, and what it says of itself.
+//! Checks of the router: where programs look for it, whether it answers, and what it reports.
 
 use super::Checks;
-use crate::args::Router;
+use crate::args::flags::RouterArgs;
 use crate::connect;
-use crate::control::read;
-use crate::inside::http::{self, Method, Place};
+use crate::management::fetch_records;
+use crate::observe::http::{self, ControlAddress, Method};
 use crate::output::{count, describe};
 use nw_api::management::client::decode_status;
 use nw_api::management::{Dataset, FaceStatus, ForwarderStatus, RibEntry};
@@ -19,13 +19,13 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Commands of a clock that is further away are refused.
+/// Clock difference from which the router refuses commands, milliseconds.
 const CLOCK_FAIL_MS: u64 = 60_000;
-/// What a reader of logs should know of.
+/// Clock difference that is worth a warning, milliseconds.
 const CLOCK_WARN_MS: u64 = 2_000;
 
-/// True when a router answers.
-pub fn check(checks: &mut Checks, router: &Router) -> bool {
+/// Runs all checks. Returns whether a router answers.
+pub fn check(checks: &mut Checks, router: &RouterArgs) -> bool {
     let uri = match connect::uri(router) {
         Ok(uri) => uri,
         Err(error) => {
@@ -50,20 +50,21 @@ pub fn check(checks: &mut Checks, router: &Router) -> bool {
             return false;
         }
     };
-    let status =
-        match dataset(&mut client, Dataset::StatusGeneral, None).map(|content| decode_status(&content)) {
-            Ok(Ok(status)) => status,
-            Ok(Err(error)) => {
-                let found = format!("what {uri} says of itself can't be read: {error}");
-                checks.fail("router", found, "is it an NDN router? name another with --socket");
-                return false;
-            }
-            Err(error) => {
-                let remedy = "nw doctor --socket unix:///path/of/its/socket, on the router's machine";
-                checks.fail("router", format!("{uri}: {error}"), remedy);
-                return false;
-            }
-        };
+    let status = match dataset(&mut client, Dataset::StatusGeneral, None)
+        .map(|content| decode_status(&content))
+    {
+        Ok(Ok(status)) => status,
+        Ok(Err(error)) => {
+            let found = format!("the status of {uri} can't be read: {error}");
+            checks.fail("router", found, "is it an NDN router? give another with --socket");
+            return false;
+        }
+        Err(error) => {
+            let remedy = "nw doctor --socket unix:///path/of/its/socket, on the router's machine";
+            checks.fail("router", format!("{uri}: {error}"), remedy);
+            return false;
+        }
+    };
     let up_s = status.current_timestamp.saturating_sub(status.start_timestamp) / 1000;
     checks.ok("router", format!("{} at {uri}, up for {up_s} s", status.version));
     clock(checks, &status);
@@ -74,15 +75,15 @@ pub fn check(checks: &mut Checks, router: &Router) -> bool {
     true
 }
 
-/// Where programs look. Libraries of others do not look everywhere where `nw` does.
-fn transport(checks: &mut Checks, router: &Router, uri: &FaceUri) {
+/// Checks where programs look for the router. Other libraries know fewer places than `nw`.
+fn transport(checks: &mut Checks, router: &RouterArgs, uri: &FaceUri) {
     let is_named = router.socket.is_some() || std::env::var_os("NDN_CLIENT_TRANSPORT").is_some();
     let user = transport::user_socket();
-    let is_users = matches!(uri, FaceUri::Unix(path) if Some(path) == user.as_ref());
-    if is_users && !is_named {
+    let is_user_socket = matches!(uri, FaceUri::Unix(path) if Some(path) == user.as_ref());
+    if is_user_socket && !is_named {
         checks.warn(
             "transport",
-            format!("{uri}: libraries of others do not look there by themselves"),
+            format!("{uri}: other libraries do not look there by default"),
             format!("export NDN_CLIENT_TRANSPORT={uri}"),
         );
     } else {
@@ -95,33 +96,44 @@ fn transport(checks: &mut Checks, router: &Router, uri: &FaceUri) {
     }
 }
 
-/// True when the unix socket lets this user in.
+/// Checks the unix socket. Returns whether this user can connect.
 fn socket(checks: &mut Checks, path: &Path) -> bool {
-    let shown = path.display();
-    let metadata = match path.metadata() {
+    let (socket, path) = (path, path.display());
+    let metadata = match socket.metadata() {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             checks.fail(
                 "socket",
-                format!("the folder of {shown} is closed to this user"),
-                format!("ls -ld {}", folder(path)),
+                format!("this user has no access to the folder of {path}"),
+                format!("ls -ld {}", folder(socket)),
             );
             return false;
         }
         Err(_) => {
-            checks.fail("socket", format!("there is no {shown}: no router runs there"), "nw run &");
+            checks.fail(
+                "socket",
+                format!("{path} does not exist: no router runs there"),
+                "nw run &",
+            );
             return false;
         }
     };
     if !metadata.file_type().is_socket() {
-        checks.fail("socket", format!("{shown} is no socket"), format!("mv {shown} {shown}.old; nw run &"));
+        checks.fail(
+            "socket",
+            format!("{path} is not a socket"),
+            format!("mv {path} {path}.old; nw run &"),
+        );
         return false;
     }
-    match UnixStream::connect(path) {
+    match UnixStream::connect(socket) {
         Ok(_) => {
             checks.ok(
                 "socket",
-                format!("{shown} lets this user in (mode {:o})", metadata.permissions().mode() & 0o777),
+                format!(
+                    "{path} accepts this user (mode {:o})",
+                    metadata.permissions().mode() & 0o777
+                ),
             );
             true
         }
@@ -129,7 +141,7 @@ fn socket(checks: &mut Checks, path: &Path) -> bool {
             checks.fail(
                 "socket",
                 format!(
-                    "{shown} is closed to this user (mode {:o}, group {})",
+                    "this user has no access to {path} (mode {:o}, group {})",
                     metadata.permissions().mode() & 0o777,
                     metadata.gid()
                 ),
@@ -138,11 +150,11 @@ fn socket(checks: &mut Checks, path: &Path) -> bool {
             false
         }
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            checks.fail("socket", format!("{shown} was left behind: no router runs there"), "nw run &");
+            checks.fail("socket", format!("{path} is left over: no router runs there"), "nw run &");
             false
         }
         Err(error) => {
-            checks.fail("socket", format!("{shown}: {error}"), "nw run &");
+            checks.fail("socket", format!("{path}: {error}"), "nw run &");
             false
         }
     }
@@ -152,14 +164,18 @@ fn folder(path: &Path) -> String {
     path.parent().map_or(".".to_owned(), |folder| folder.display().to_string())
 }
 
-/// Commands carry the time; a router refuses those of another time.
+/// Compares the clocks: a router refuses commands with a timestamp that is too far from its own
+/// time.
 fn clock(checks: &mut Checks, status: &ForwarderStatus) {
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    let now_ms =
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
     let apart = now_ms.abs_diff(status.current_timestamp);
     let found = format!("the router's clock is {:.1} s from this program's", apart as f64 / 1000.0);
     match apart {
         0..CLOCK_WARN_MS => checks.ok("clock", found),
-        CLOCK_WARN_MS..CLOCK_FAIL_MS => checks.warn("clock", found, "sudo timedatectl set-ntp true"),
+        CLOCK_WARN_MS..CLOCK_FAIL_MS => {
+            checks.warn("clock", found, "sudo timedatectl set-ntp true")
+        }
         _ => checks.fail(
             "clock",
             format!("{found}: commands are refused"),
@@ -170,8 +186,8 @@ fn clock(checks: &mut Checks, status: &ForwarderStatus) {
 
 fn routes(checks: &mut Checks, client: &mut Client) {
     let (faces, entries) = match (
-        read::<FaceStatus>(client, Dataset::FacesList, None),
-        read::<RibEntry>(client, Dataset::RibList, None),
+        fetch_records::<FaceStatus>(client, Dataset::FacesList, None),
+        fetch_records::<RibEntry>(client, Dataset::RibList, None),
     ) {
         (Ok(faces), Ok(entries)) => (faces, entries),
         (Err(error), _) | (_, Err(error)) => {
@@ -181,23 +197,23 @@ fn routes(checks: &mut Checks, client: &mut Client) {
     };
     let ids: BTreeSet<u64> = faces.iter().map(|face| face.face_id).collect();
     let routes = entries.iter().map(|entry| entry.routes.len()).sum::<usize>();
-    let lost: Vec<_> = entries
+    let dangling: Vec<_> = entries
         .iter()
         .flat_map(|entry| entry.routes.iter().map(move |route| (&entry.name, route.face_id)))
         .filter(|(_, face)| !ids.contains(face))
         .collect();
-    match lost.first() {
+    match dangling.first() {
         Some((name, face)) => checks.warn(
             "routes",
             format!(
-                "{} to faces that are not there, such as {name} to face {face}",
-                count(lost.len() as u64, "route")
+                "{} to faces that do not exist, such as {name} to face {face}",
+                count(dangling.len() as u64, "route")
             ),
             format!("nw route remove {name} {face}"),
         ),
         None if routes == 0 => checks.warn(
             "routes",
-            "there are none: nothing that is not on this machine can be fetched",
+            "none: only names on this machine can be fetched",
             "nw route add / udp4://192.0.2.1 (the next router's address)",
         ),
         None => checks.ok(
@@ -207,10 +223,11 @@ fn routes(checks: &mut Checks, client: &mut Client) {
     }
 }
 
-/// What only the control socket tells.
+/// Checks the control socket, and the pools that only it reports.
 fn control(checks: &mut Checks, path: &Path) {
-    let place = Place::Unix(nw_api::config::control_path_beside(path));
-    let look: Look = match http::body(&place, Method::Get, "/v1/look?components=1", None) {
+    let address = ControlAddress::Unix(nw_api::config::control_path_beside(path));
+    let look: Look = match http::request_json(&address, Method::Get, "/v1/look?components=1", None)
+    {
         Ok(look) => look,
         Err(error) => {
             let remedy = "run as the router's user; see [control] in `nw config`";
@@ -222,14 +239,18 @@ fn control(checks: &mut Checks, path: &Path) {
             return;
         }
     };
-    checks.ok("control", format!("{place} answers"));
-    let short: Vec<_> = look.status.shortages.iter().filter(|pool| pool.count > 0).collect();
-    for pool in &short {
+    checks.ok("control", format!("{address} answers"));
+    let exhausted: Vec<_> = look.status.shortages.iter().filter(|pool| pool.count > 0).collect();
+    for pool in &exhausted {
         let known = SharedPool::ALL.iter().find(|known| known.as_str() == pool.pool);
         let remedy = known.map_or("nw top", |known| known.remedy());
-        checks.warn("pools", format!("{} was short {}", pool.pool, count(pool.count, "time")), remedy);
+        checks.warn(
+            "pools",
+            format!("{} was exhausted {}", pool.pool, count(pool.count, "time")),
+            remedy,
+        );
     }
-    if short.is_empty() {
-        checks.ok("pools", "none was short since the router started");
+    if exhausted.is_empty() {
+        checks.ok("pools", "none was exhausted since the router started");
     }
 }

@@ -1,4 +1,4 @@
-//! `nw graph`: graphs of elements: check, draw, test, explain, run.
+//! `nw graph`: checks, draws, tests, splits and runs graphs of elements.
 
 mod run;
 
@@ -7,7 +7,7 @@ use crate::output::stdout;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use nw_api::config::file::{TEXT_MAX, read_text};
-use nw_graph::{GraphFile, Problem, draw, help, trial};
+use nw_graph::{GraphFile, Problem, draw, graph_test, help};
 use nw_service::LinkKind;
 use serde::Serialize;
 use std::fs;
@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Debug, Subcommand)]
-pub enum GraphVerb {
-    /// Say all that is wrong with a graph, each with its line and what helps
+pub enum GraphCommand {
+    /// Check a graph, and report each mistake with its line and a remedy
     Check {
         /// Graph files
         #[arg(required = true)]
@@ -26,56 +26,58 @@ pub enum GraphVerb {
         #[arg(long)]
         json: bool,
     },
-    /// Draw a graph: on the terminal, as a picture, as Mermaid text
+    /// Draw a graph on the terminal, as SVG, or as Mermaid text
     ///
-    /// What can't work is drawn as well, as far as it can be read.
+    /// A graph with mistakes is drawn as far as it can be parsed.
     Draw {
         /// Graph file
         file: PathBuf,
-        /// Write a picture (SVG) to this file; - is standard output
+        /// Write SVG to this file; - is standard output
         #[arg(long, value_name = "FILE", conflicts_with = "mermaid")]
         svg: Option<PathBuf>,
-        /// Print text from which Mermaid draws, in Markdown for example
+        /// Print Mermaid text, for Markdown pages for example
         #[arg(long)]
         mermaid: bool,
     },
     /// Run a graph as a router, until Ctrl-C
     ///
-    /// Opens its faces and takes packets through its elements. SIGHUP reads the file again and changes what runs, while packets flow; a file with
-    /// mistakes changes nothing.
+    /// Opens the faces of the graph and passes packets through its elements. SIGHUP reloads the
+    /// file and changes the running graph while packets flow; a file with mistakes changes nothing.
     Run(run::Run),
-    /// Cut a graph into services: a graph file for each, joined by links
+    /// Split a graph into services: one graph file each, connected by links
     ///
-    /// Every element belongs to one service; a face goes with the element that its packets enter, unless a service names it.
-    /// Run each file with `nw service run --graph FILE`, in any order.
-    Cut {
+    /// Each element belongs to one service. A face belongs to the service of the element that
+    /// receives its packets, unless a service lists it. Run each file with `nw service run --graph
+    /// FILE`, in any order.
+    #[command(alias = "cut")]
+    Split {
         /// Graph file
         file: PathBuf,
-        /// Folder for the files, which is made; the sockets of the links are there too
+        /// Folder for the files and for the sockets of the links; created if missing
         #[arg(long, value_name = "FOLDER")]
         into: PathBuf,
-        /// A service, and its elements and faces: NAME=ELEMENT,FACE,…
+        /// Name of a service, and its elements and faces: NAME=ELEMENT,FACE,…
         #[arg(long = "service", value_name = "NAME=MEMBERS", required = true)]
         services: Vec<String>,
-        /// What the links are: unix sockets, or memory that both ends share
+        /// Kind of the links: unix sockets, or shared memory
         #[arg(long, value_name = "KIND", default_value = "unix")]
         links: Links,
     },
-    /// Run the tests that stand in graph files
+    /// Run the tests in graph files
     ///
-    /// No socket is opened; time is virtual. Ends with code 1 when one fails.
+    /// No socket is opened, and time is virtual. The exit status is 1 if a test fails.
     Test {
         /// Graph files
         #[arg(required = true)]
         files: Vec<PathBuf>,
-        /// Only tests with this in their name
+        /// Only tests whose name contains this text
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
         /// Print one JSON object per test: file, line, test, passed, error
         #[arg(long)]
         json: bool,
     },
-    /// List elements, or explain one: ports, parameters, contract
+    /// List all elements, or explain one: ports, parameters, contract
     Help(Help),
 }
 
@@ -87,21 +89,22 @@ pub enum Links {
 
 #[derive(Debug, Args)]
 pub struct Help {
-    /// The element
+    /// Name of the element
     pub element: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-pub fn graph(verb: &GraphVerb) -> Result<ExitCode> {
-    match verb {
-        GraphVerb::Check { files, json } => check(files, *json),
-        GraphVerb::Draw { file, svg, mermaid } => picture(file, svg.as_deref(), *mermaid),
-        GraphVerb::Cut { file, into, services, links } => cut(file, into, services, *links),
-        GraphVerb::Run(args) => run::run(args),
-        GraphVerb::Test { files, only, json } => test(files, only.as_deref(), *json),
-        GraphVerb::Help(args) => explain(args),
+/// Runs `nw graph …`.
+pub fn graph(action: &GraphCommand) -> Result<ExitCode> {
+    match action {
+        GraphCommand::Check { files, json } => check(files, *json),
+        GraphCommand::Draw { file, svg, mermaid } => draw_file(file, svg.as_deref(), *mermaid),
+        GraphCommand::Split { file, into, services, links } => split(file, into, services, *links),
+        GraphCommand::Run(args) => run::run(args),
+        GraphCommand::Test { files, only, json } => test(files, only.as_deref(), *json),
+        GraphCommand::Help(args) => explain(args),
     }
 }
 
@@ -109,7 +112,7 @@ fn text_of(path: &Path) -> Result<String> {
     Ok(read_text(path, TEXT_MAX)?)
 }
 
-/// A graph that can run.
+/// Reads a graph that can run.
 pub(crate) fn load(path: &Path) -> Result<GraphFile> {
     Ok(GraphFile::read(&path.display().to_string(), &text_of(path)?)?)
 }
@@ -130,18 +133,19 @@ struct FileLine<'a> {
 }
 
 fn check(files: &[PathBuf], json: bool) -> Result<ExitCode> {
-    let mut wrong = Vec::new();
+    let mut with_mistakes = Vec::new();
     for path in files {
         let file = path.display().to_string();
         let read = GraphFile::read(&file, &text_of(path)?);
         if json {
-            let problems: &[Problem] = read.as_ref().err().map_or(&[], |problems| &problems.problems);
+            let problems: &[Problem] =
+                read.as_ref().err().map_or(&[], |problems| &problems.problems);
             let problems = problems
                 .iter()
                 .map(|problem| ProblemLine {
-                    line: problem.place.line,
-                    column: problem.place.column,
-                    what: &problem.what,
+                    line: problem.position.line,
+                    column: problem.position.column,
+                    what: &problem.message,
                     remedy: &problem.remedy,
                 })
                 .collect();
@@ -150,61 +154,62 @@ fn check(files: &[PathBuf], json: bool) -> Result<ExitCode> {
         match read {
             Ok(_) if json => {}
             Ok(found) => outln!("{file} is a graph that can run: {}", summary(&found))?,
-            Err(problems) => wrong.push(problems),
+            Err(problems) => with_mistakes.push(problems),
         }
     }
-    if wrong.is_empty() {
+    if with_mistakes.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
     if json {
         return Ok(ExitCode::FAILURE);
     }
-    let all: Vec<String> = wrong.iter().map(ToString::to_string).collect();
-    Err(anyhow!(all.join("\n")))
+    let texts: Vec<String> = with_mistakes.iter().map(ToString::to_string).collect();
+    Err(anyhow!(texts.join("\n")))
 }
 
 fn summary(file: &GraphFile) -> String {
-    let of = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     [
-        of(file.graph.faces.len(), "face", "faces"),
-        of(file.graph.nodes.len(), "element", "elements"),
-        of(file.graph.connections.len(), "connection", "connections"),
-        of(file.tests.len(), "test", "tests"),
+        output::count(file.graph.faces.len() as u64, "face"),
+        output::count(file.graph.nodes.len() as u64, "element"),
+        output::count(file.graph.connections.len() as u64, "connection"),
+        output::count(file.tests.len() as u64, "test"),
     ]
     .join(", ")
 }
 
-fn cut(path: &Path, into: &Path, services: &[String], links: Links) -> Result<ExitCode> {
+fn split(path: &Path, into: &Path, services: &[String], links: Links) -> Result<ExitCode> {
     let file = load(path)?;
     let parse = |text: &String| {
-        let (name, members) = text
-            .split_once('=')
-            .filter(|(name, _)| !name.is_empty())
-            .with_context(|| format!("{text:?} is no service: NAME=ELEMENT,FACE,… is expected"))?;
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if !name.chars().all(is_plain) {
-            bail!("{name:?} is no name of a service: letters, digits and _ are");
+        let (name, members) =
+            text.split_once('=').filter(|(name, _)| !name.is_empty()).with_context(|| {
+                format!("{text:?} is not a service of the form NAME=ELEMENT,FACE,…")
+            })?;
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if !name.chars().all(is_allowed) {
+            bail!("{name:?} is not a service name: use letters, digits and _");
         }
         Ok((name.to_owned(), members.split(',').map(str::trim).map(str::to_owned).collect()))
     };
     let services: Vec<(String, Vec<String>)> = services.iter().map(parse).collect::<Result<_>>()?;
-    let folder = std::path::absolute(into).with_context(|| format!("can't find {}", into.display()))?;
+    let folder =
+        std::path::absolute(into).with_context(|| format!("can't find {}", into.display()))?;
     let kind = match links {
         Links::Unix => LinkKind::Unix,
         Links::Shm => LinkKind::SharedMemory,
     };
-    let pieces = nw_service::cut(&file.graph, &services, &folder, kind)?;
-    fs::create_dir_all(into).with_context(|| format!("can't make {}", into.display()))?;
-    for piece in pieces {
-        let to = folder.join(format!("{}.graph", piece.name));
-        let text = format!("# A part of {}.\n{}", path.display(), nw_graph::language::write(&piece.graph));
+    let parts = nw_service::partition(&file.graph, &services, &folder, kind)?;
+    fs::create_dir_all(into).with_context(|| format!("can't create {}", into.display()))?;
+    for part in parts {
+        let to = folder.join(format!("{}.graph", part.name));
+        let text =
+            format!("# A part of {}.\n{}", path.display(), nw_graph::language::write(&part.graph));
         fs::write(&to, text).with_context(|| format!("can't write {}", to.display()))?;
         outln!("nw service run --graph {}", to.display())?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn picture(path: &Path, svg: Option<&Path>, mermaid: bool) -> Result<ExitCode> {
+fn draw_file(path: &Path, svg: Option<&Path>, mermaid: bool) -> Result<ExitCode> {
     let (file, problems) = GraphFile::examine(&text_of(path)?);
     let drawn = match (svg, mermaid) {
         (Some(_), _) => draw::svg(&file.graph)?,
@@ -220,7 +225,10 @@ fn picture(path: &Path, svg: Option<&Path>, mermaid: bool) -> Result<ExitCode> {
     if !problems.is_empty() {
         let count = problems.len();
         let path = path.display();
-        bail!("drawn as far as it can be read: `nw graph check {path}` says what is wrong ({count})");
+        bail!(
+            "the graph has {count} mistakes and is drawn as far as it can be parsed: see `nw graph \
+             check {path}`"
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -239,11 +247,12 @@ fn test(files: &[PathBuf], only: Option<&str>, json: bool) -> Result<ExitCode> {
     for path in files {
         let file = load(path)?;
         let name = path.display().to_string();
-        let wanted = |test: &&nw_graph::Test| only.is_none_or(|part| test.name.contains(part));
-        for test in file.tests.iter().filter(wanted) {
-            let result = trial::run_test(&file.graph, test);
+        let is_selected = |test: &&nw_graph::Test| only.is_none_or(|part| test.name.contains(part));
+        for test in file.tests.iter().filter(is_selected) {
+            let result = graph_test::run_test(&file.graph, test);
             *(if result.is_ok() { &mut passed } else { &mut failed }) += 1;
-            let (line, error) = (test.place.line, result.err().map(|failure| failure.to_string()));
+            let (line, error) =
+                (test.position.line, result.err().map(|failure| failure.to_string()));
             if json {
                 let is_passed = error.is_none();
                 output::json_line(&TestLine {
@@ -271,8 +280,10 @@ fn test(files: &[PathBuf], only: Option<&str>, json: bool) -> Result<ExitCode> {
         outln!("{passed} passed, {failed} failed")?;
     }
     match (passed + failed, only) {
-        (0, Some(part)) => bail!("no test has {part:?} in its name"),
-        (0, None) => bail!("there is no test to run: write test \"what must happen\" {{ … }} into the file"),
+        (0, Some(part)) => bail!("no test name contains {part:?}"),
+        (0, None) => {
+            bail!("there are no tests: add test \"expected behaviour\" {{ … }} to the file")
+        }
         _ if failed > 0 => Ok(ExitCode::FAILURE),
         _ => Ok(ExitCode::SUCCESS),
     }

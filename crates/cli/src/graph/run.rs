@@ -1,4 +1,4 @@
-//! `nw graph run`: a graph as a program: signals, status.
+//! `nw graph run`: a graph as a program, with signals and status.
 
 use super::load;
 use crate::logs::Levels;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use nw_api::config::LogFormat;
 use nw_api::counters::dropped_and_done;
-use nw_graph::ChangeOrder;
+use nw_graph::ChangeMode;
 use nw_graph::host::{Handle, Host, Report};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -21,37 +21,37 @@ use std::time::Duration;
 pub struct Run {
     /// Graph file
     pub file: PathBuf,
-    /// What becomes of packets while SIGHUP changes the graph
-    #[arg(long, value_enum, default_value_t = Order::MakeBeforeBreak)]
-    pub order: Order,
-    /// Print a line of status every so many seconds; what was counted is printed at the end in any case
+    /// How packets are handled while SIGHUP changes the graph
+    #[arg(long, value_enum, default_value_t = ChangeOrderArg::MakeBeforeBreak)]
+    pub order: ChangeOrderArg,
+    /// Interval of status lines, seconds; counters are always printed at the end
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub every: Option<u64>,
     /// Print status as JSON: all counters of faces, ports and drops
     #[arg(long)]
     pub json: bool,
-    /// What to log: error, warn, info, debug, trace
+    /// Log level: error, warn, info, debug, trace
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log: String,
 }
 
-/// What becomes of packets during a change.
+/// How packets are handled during a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Order {
-    /// Old elements go at once, with what they remember
+pub enum ChangeOrderArg {
+    /// Old elements are removed immediately, with their state
     Drop,
-    /// Interests are held until old elements wait for nothing
+    /// Interests are held until old elements have nothing pending
     Buffer,
-    /// New elements take all Interests; old ones stay for what they wait for
+    /// New elements receive all Interests; old ones stay until nothing is pending
     MakeBeforeBreak,
 }
 
-impl From<Order> for ChangeOrder {
-    fn from(order: Order) -> Self {
+impl From<ChangeOrderArg> for ChangeMode {
+    fn from(order: ChangeOrderArg) -> Self {
         match order {
-            Order::Drop => ChangeOrder::Drop,
-            Order::Buffer => ChangeOrder::Buffer,
-            Order::MakeBeforeBreak => ChangeOrder::MakeBeforeBreak,
+            ChangeOrderArg::Drop => ChangeMode::Drop,
+            ChangeOrderArg::Buffer => ChangeMode::Buffer,
+            ChangeOrderArg::MakeBeforeBreak => ChangeMode::MakeBeforeBreak,
         }
     }
 }
@@ -59,7 +59,7 @@ impl From<Order> for ChangeOrder {
 pub fn run(args: &Run) -> Result<ExitCode> {
     let file = load(&args.file)?;
     let _levels = Levels::start(&args.log, LogFormat::Text)?;
-    // Before its sockets answer: who sees them may send SIGHUP, which must not end it.
+    // Before sockets are opened: from then on SIGHUP may arrive, which must not end the process.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("can't watch for signals")?;
     let mut host = Host::new(&file.graph)?;
     host.listeners().iter().for_each(|uri| tracing::info!(%uri, "listening"));
@@ -78,8 +78,14 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// SIGTERM and SIGINT end the graph, SIGHUP changes it to what its file says now. A file with mistakes changes nothing.
-fn watch_signals(mut signals: Signals, handle: Handle, path: PathBuf, order: ChangeOrder) -> Result<()> {
+/// Handles signals in a thread: SIGTERM and SIGINT end the graph, SIGHUP reloads its file. A file
+/// with mistakes changes nothing.
+fn watch_signals(
+    mut signals: Signals,
+    handle: Handle,
+    path: PathBuf,
+    order: ChangeMode,
+) -> Result<()> {
     let watch = move || {
         for signal in signals.forever() {
             if signal != SIGHUP {
@@ -90,15 +96,18 @@ fn watch_signals(mut signals: Signals, handle: Handle, path: PathBuf, order: Cha
             }
         }
     };
-    std::thread::Builder::new().name("signals".into()).spawn(watch).context("can't start a thread")?;
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(watch)
+        .context("can't start a thread")?;
     Ok(())
 }
 
-fn change(handle: &Handle, path: &Path, order: ChangeOrder) -> Result<()> {
+fn change(handle: &Handle, path: &Path, order: ChangeMode) -> Result<()> {
     Ok(handle.change(load(path)?.graph, order)?)
 }
 
-/// Ends when the graph does, or when nobody reads.
+/// Prints status lines in a thread, until the graph ends or standard output is closed.
 fn watch_status(handle: Handle, every: Duration, json: bool) -> Result<()> {
     let watch = move || {
         loop {
@@ -110,17 +119,24 @@ fn watch_status(handle: Handle, every: Duration, json: bool) -> Result<()> {
             }
         }
     };
-    std::thread::Builder::new().name("status".into()).spawn(watch).context("can't start a thread")?;
+    std::thread::Builder::new()
+        .name("status".into())
+        .spawn(watch)
+        .context("can't start a thread")?;
     Ok(())
 }
 
 fn sums(report: &Report) -> String {
-    let kinds =
-        |[interests, data, nacks]: [u64; 3]| format!("{interests} Interests, {data} Data, {nacks} Nacks");
+    let kinds = |[interests, data, nacks]: [u64; 3]| {
+        format!("{interests} Interests, {data} Data, {nacks} Nacks")
+    };
     let (dropped, done) =
         dropped_and_done(report.drops.iter().map(|(reason, count)| (reason.as_str(), *count)));
     let (faces, received, sent) = (report.faces.len(), kinds(report.received), kinds(report.sent));
-    format!("{faces} faces; received {received}; sent {sent}; {done} had done their work, {dropped} dropped")
+    format!(
+        "{faces} faces; received {received}; sent {sent}; {done} had done their work, \
+         {dropped} dropped"
+    )
 }
 
 fn print_line(report: &Report) -> Result<()> {
@@ -131,7 +147,10 @@ fn print_line(report: &Report) -> Result<()> {
 fn print_all(report: &Report) -> Result<()> {
     let mut rows = vec![output::row([&"element", &"side", &"port", &"packets"])];
     rows.extend(
-        report.ports.iter().map(|port| output::row([&port.node, &port.side, &port.port, &port.packets])),
+        report
+            .ports
+            .iter()
+            .map(|port| output::row([&port.node, &port.side, &port.port, &port.packets])),
     );
     output::table(&rows)?;
     if !report.drops.is_empty() {

@@ -1,52 +1,50 @@
-//! Completion of what only a running router and the key store know: face ids, prefixes, keys.
+//! Completion of face ids, prefixes and keys, from the running router and the key store.
 //!
-//! The scripts of shells call the hidden `nw complete -- WORDS`, which prints candidates for the next word, one a line.
+//! Shell scripts call the hidden `nw complete -- WORDS`, which prints candidates for the next word,
+//! one per line.
 
-use crate::args::{Arguments, Router};
+use crate::args::Arguments;
+use crate::args::flags::RouterArgs;
+use crate::args::tools::CompleteArgs;
 use crate::connect::connect;
-use crate::control::read;
+use crate::management::fetch_records;
 use anyhow::Result;
-use clap::{Args, Command, CommandFactory};
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use nw_api::management::{Dataset, FaceStatus, RibEntry};
-use nw_app::keystore::{KeyStore, Place};
+use nw_app::keystore::{KeyStore, KeyStoreLocation};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-#[derive(Debug, Args)]
-pub struct Values {
-    /// Words before the one to complete
-    #[arg(last = true)]
-    pub words: Vec<String>,
-}
-
-/// What a positional argument wants.
+/// The kind of value that the next positional argument takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum ValueKind {
     Face,
     Prefix,
     Key,
-    Nothing,
+    Other,
 }
 
-/// Prints candidates. A shell shows no errors of a completion, so there are none.
-pub fn print_values(args: &Values) -> Result<ExitCode> {
-    let router = Router { socket: None };
-    let values: BTreeSet<String> = match wanted(&Arguments::command(), &args.words) {
-        Wanted::Nothing => BTreeSet::new(),
-        Wanted::Face => connect(&router)
-            .and_then(|mut client| read::<FaceStatus>(&mut client, Dataset::FacesList, None))
+/// Prints candidates for the next word. Errors are ignored, as a shell could not show them.
+pub fn print_candidates(args: &CompleteArgs) -> Result<ExitCode> {
+    let router = RouterArgs { socket: None };
+    let values: BTreeSet<String> = match next_kind(&Arguments::command(), &args.words) {
+        ValueKind::Other => BTreeSet::new(),
+        ValueKind::Face => connect(&router)
+            .and_then(|mut client| {
+                fetch_records::<FaceStatus>(&mut client, Dataset::FacesList, None)
+            })
             .unwrap_or_default()
             .iter()
             .map(|face| face.face_id.to_string())
             .collect(),
-        Wanted::Prefix => connect(&router)
-            .and_then(|mut client| read::<RibEntry>(&mut client, Dataset::RibList, None))
+        ValueKind::Prefix => connect(&router)
+            .and_then(|mut client| fetch_records::<RibEntry>(&mut client, Dataset::RibList, None))
             .unwrap_or_default()
             .iter()
             .map(|entry| entry.name.to_string())
             .collect(),
-        Wanted::Key => Place::of_user()
+        ValueKind::Key => KeyStoreLocation::of_user()
             .and_then(KeyStore::open)
             .and_then(|store| store.identities())
             .unwrap_or_default()
@@ -63,22 +61,25 @@ pub fn print_values(args: &Values) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What comes after these words.
-fn wanted(command: &Command, words: &[String]) -> Wanted {
+/// Returns the kind of value that follows these words.
+fn next_kind(command: &Command, words: &[String]) -> ValueKind {
     let (mut command, mut path, mut given, mut is_value) = (command.clone(), Vec::new(), 0, false);
     for word in words {
         if is_value {
             is_value = false;
         } else if let Some(option) = word.strip_prefix('-') {
             let option = option.trim_start_matches('-');
-            let is_this = |arg: &&clap::Arg| {
-                arg.get_long() == Some(option) || arg.get_short().map(String::from).as_deref() == Some(option)
+            let has_name = |arg: &&clap::Arg| {
+                arg.get_long() == Some(option)
+                    || arg.get_short().map(String::from).as_deref() == Some(option)
             };
-            is_value =
-                command.get_arguments().find(is_this).is_some_and(|arg| arg.get_action().takes_values());
-        } else if let Some(below) = command.find_subcommand(word).cloned() {
+            is_value = command
+                .get_arguments()
+                .find(has_name)
+                .is_some_and(|arg| arg.get_action().takes_values());
+        } else if let Some(subcommand) = command.find_subcommand(word).cloned() {
             path.push(word.clone());
-            command = below;
+            command = subcommand;
         } else {
             given += 1;
         }
@@ -86,26 +87,31 @@ fn wanted(command: &Command, words: &[String]) -> Wanted {
     let next = command.get_positionals().nth(given).map(|arg| arg.get_id().as_str().to_owned());
     let group = path.first().map(String::as_str).unwrap_or_default();
     match (is_value, next.as_deref()) {
-        (false, Some("face" | "next_hop")) => Wanted::Face,
-        (false, Some("name")) if ["key", "cert"].contains(&group) => Wanted::Key,
-        (false, Some("name" | "prefix")) if !["balancer", "service"].contains(&group) => Wanted::Prefix,
-        _ => Wanted::Nothing,
+        (false, Some("face" | "next_hop")) => ValueKind::Face,
+        (false, Some("name")) if ["key", "cert"].contains(&group) => ValueKind::Key,
+        (false, Some("name" | "prefix")) if !["balancer", "service"].contains(&group) => {
+            ValueKind::Prefix
+        }
+        _ => ValueKind::Other,
     }
 }
 
-/// Adds to a shell's script what asks `nw complete`, and file names where nothing else fits.
+/// Adds a call of `nw complete` to a shell's completion script, and file names as a fallback.
 pub fn extend_script(shell: Shell, script: String) -> String {
     match shell {
         Shell::Bash => script + BASH,
         Shell::Fish => script + FISH,
-        Shell::Zsh => {
-            script.replace(":_default'", ":_nw_values'").replacen("_nw() {", &format!("{ZSH}\n_nw() {{"), 1)
-        }
+        Shell::Zsh => script.replace(":_default'", ":_nw_values'").replacen(
+            "_nw() {",
+            &format!("{ZSH}\n_nw() {{"),
+            1,
+        ),
         _ => script,
     }
 }
 
-/// The generated function offers options where a word is wanted: these would keep the shell from offering files.
+/// The generated function offers options in place of values; these are removed, as they would keep
+/// the shell from offering files.
 const BASH: &str = r#"
 _nw_values() {
     local current="${COMP_WORDS[COMP_CWORD]}" word kept=()
@@ -138,20 +144,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wanted_follows_verbs_options_and_positions() {
+    fn next_kind_follows_commands_options_and_positions() {
         let of = |line: &str| {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            wanted(&Arguments::command(), &words)
+            next_kind(&Arguments::command(), &words)
         };
-        assert_eq!(of("face show"), Wanted::Face);
-        assert_eq!(of("face destroy"), Wanted::Face);
-        assert_eq!(of("face show 7"), Wanted::Nothing);
-        assert_eq!(of("face show --socket"), Wanted::Nothing, "the value of an option");
-        assert_eq!(of("route add"), Wanted::Prefix);
-        assert_eq!(of("route add /a"), Wanted::Face);
-        assert_eq!(of("route add --cost 7 /a"), Wanted::Face);
-        assert_eq!(of("trace"), Wanted::Prefix);
-        assert_eq!(of("key delete"), Wanted::Key);
-        assert_eq!(of("graph check"), Wanted::Nothing);
+        assert_eq!(of("face show"), ValueKind::Face);
+        assert_eq!(of("face destroy"), ValueKind::Face);
+        assert_eq!(of("face show 7"), ValueKind::Other);
+        assert_eq!(of("face show --socket"), ValueKind::Other, "the value of an option");
+        assert_eq!(of("route add"), ValueKind::Prefix);
+        assert_eq!(of("route add /a"), ValueKind::Face);
+        assert_eq!(of("route add --cost 7 /a"), ValueKind::Face);
+        assert_eq!(of("trace"), ValueKind::Prefix);
+        assert_eq!(of("key delete"), ValueKind::Key);
+        assert_eq!(of("graph check"), ValueKind::Other);
     }
 }

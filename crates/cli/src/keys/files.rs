@@ -1,36 +1,40 @@
-//! Packets from files and to files.
+//! Reading and writing certificates and exported keys.
 
-use super::Writing;
-use crate::target::Target;
+use super::PacketOutputArgs;
+use crate::output_target::OutputTarget;
 use anyhow::{Context, Result, bail};
 use nw_api::config::file::read_bytes;
-use nw_trust::text;
+use nw_trust::pem;
 use std::io::{Read, stdin};
 use std::path::Path;
 
-/// No certificate or SafeBag is longer, as base64 neither.
+/// Maximum size of a certificate or SafeBag in any encoding, bytes.
 const LEN_MAX: u64 = 64 << 10;
 
-/// The octets of a small file; `-` is standard input.
+/// Reads a file; `-` is standard input.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
     if path != Path::new("-") {
         return Ok(read_bytes(path, LEN_MAX)?);
     }
-    let mut octets = Vec::new();
-    stdin().lock().take(LEN_MAX + 1).read_to_end(&mut octets).context("can't read standard input")?;
-    if octets.len() as u64 > LEN_MAX {
+    let mut bytes = Vec::new();
+    stdin()
+        .lock()
+        .take(LEN_MAX + 1)
+        .read_to_end(&mut bytes)
+        .context("can't read standard input")?;
+    if bytes.len() as u64 > LEN_MAX {
         bail!("standard input is too long for a certificate or a key");
     }
-    Ok(octets)
+    Ok(bytes)
 }
 
-/// Writes a packet: to standard output, or to a file that only its owner reads and that is there when it is whole.
-pub fn write(writing: &Writing, packet: &[u8]) -> Result<()> {
-    let octets = match writing.raw {
+/// Writes a packet to standard output, or to a file that only its owner can read.
+pub fn write(args: &PacketOutputArgs, packet: &[u8]) -> Result<()> {
+    let bytes = match args.raw {
         true => packet.to_vec(),
-        false => text::armor(packet).into_bytes(),
+        false => pem::encode_base64(packet).into_bytes(),
     };
-    let mut target = Target::new(writing.output.as_deref(), 0o600)?;
-    target.write_all(&octets).context("can't write all of it")?;
+    let mut target = OutputTarget::new(args.output.as_deref(), 0o600)?;
+    target.write_all(&bytes).context("can't write the packet")?;
     target.finish()
 }

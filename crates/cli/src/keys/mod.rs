@@ -1,4 +1,5 @@
-//! `nw key` and `nw cert`: the user's identities, keys and certificates, in the store that the ecosystem's programs share.
+//! `nw key` and `nw cert`: identities, keys and certificates in the key store of the user, which
+//! other NDN programs use, too.
 
 mod cert;
 mod files;
@@ -8,186 +9,188 @@ mod passphrase;
 pub use cert::cert;
 pub use key::key;
 
-use crate::args::Store;
+use crate::args::flags::KeyStoreArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use nw_name::Name;
 use std::path::PathBuf;
 
-/// Which key store, and how to print.
+/// Options that select the key store and the output format.
 #[derive(Debug, Clone, Args)]
-pub struct Showing {
+pub struct StoreQueryArgs {
     #[command(flatten)]
-    pub store: Store,
+    pub store: KeyStoreArgs,
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
 }
 
-/// Where a packet goes.
+/// Options that select where a packet is written, and its encoding.
 #[derive(Debug, Clone, Args)]
-pub struct Writing {
-    /// Write to this file, whole or not at all, instead of standard output
+pub struct PacketOutputArgs {
+    /// Write to this file instead of standard output
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// The packet's octets instead of base64
+    /// Write binary instead of base64
     #[arg(long)]
     pub raw: bool,
 }
 
-/// Where a passphrase comes from.
+/// Options that select the source of a passphrase.
 #[derive(Debug, Clone, Args)]
-pub struct Passphrase {
-    /// The first line of this file is the passphrase; asked for on the terminal when absent
+pub struct PassphraseArgs {
+    /// File whose first line is the passphrase; default: ask on the terminal
     #[arg(long, value_name = "FILE")]
     pub passphrase_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum KeyType {
-    /// P-256: what all programs know
+    /// P-256; supported by all NDN programs
     Ecdsa,
-    /// 2048 bits, or as --size says
+    /// 2048 bits, or the number given by --size
     Rsa,
-    /// Short and fast, but ndn-cxx and python-ndn can't sign with it
+    /// Short and fast, but not supported for signing by ndn-cxx and python-ndn
     Ed25519,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum KeyVerb {
-    /// Make a key for an identity, and a certificate that it signs for itself
+pub enum KeyCommand {
+    /// Generate a key for an identity, with a self-signed certificate
     ///
-    /// The first identity, and the first key of an identity, is the default.
+    /// The first identity becomes the default, and so does the first key of each identity.
     Generate {
-        /// Whose key: /alice
+        /// Name of the identity, such as /alice
         identity: Name,
-        /// What kind of key
+        /// Type of the key
         #[arg(long = "type", value_enum, default_value_t = KeyType::Ecdsa, value_name = "TYPE")]
         kind: KeyType,
-        /// Bits: 256 for ECDSA; 2048, 3072 or 4096 for RSA
+        /// Size in bits: 256 for ECDSA; 2048, 3072 or 4096 for RSA
         #[arg(long, value_name = "BITS")]
         size: Option<u16>,
-        /// Make it the default key of its identity, and the identity the default
+        /// Make it the default key of its identity, and the identity the default identity
         #[arg(long)]
         default: bool,
         #[command(flatten)]
-        showing: Showing,
+        query: StoreQueryArgs,
     },
     /// List keys
     List {
         #[command(flatten)]
-        showing: Showing,
+        query: StoreQueryArgs,
     },
-    /// Choose the identity that is meant when none is named, or the key that is meant by its identity
+    /// Set the default identity, or the default key of an identity
     Default {
         /// Name of an identity or a key
         name: Name,
         #[command(flatten)]
-        showing: Showing,
+        query: StoreQueryArgs,
     },
     /// Delete a key and its certificates, or an identity with all its keys
     Delete {
         /// Name of an identity or a key
         name: Name,
         #[command(flatten)]
-        showing: Showing,
+        query: StoreQueryArgs,
     },
-    /// Write a key with its certificate, encrypted (a SafeBag), for `nw key import` or `ndnsec import`
+    /// Export a key with its certificate, encrypted (SafeBag), for `nw key import` or `ndnsec
+    /// import`
     Export {
         /// Name of an identity, key or certificate; or `default`
         name: String,
         #[command(flatten)]
-        writing: Writing,
+        output: PacketOutputArgs,
         #[command(flatten)]
-        passphrase: Passphrase,
+        passphrase: PassphraseArgs,
         #[command(flatten)]
-        store: Store,
+        store: KeyStoreArgs,
     },
-    /// Add a key that `nw key export` or `ndnsec export` wrote
+    /// Import a key written by `nw key export` or `ndnsec export`
     Import {
-        /// The file; - is standard input
+        /// File; - is standard input
         file: PathBuf,
         #[command(flatten)]
-        passphrase: Passphrase,
+        passphrase: PassphraseArgs,
         #[command(flatten)]
-        showing: Showing,
+        query: StoreQueryArgs,
     },
 }
 
 #[derive(Debug, Subcommand)]
-pub enum CertVerb {
+pub enum CertCommand {
     /// List certificates
     List {
         #[command(flatten)]
-        showing: Showing,
+        query: StoreQueryArgs,
     },
-    /// Show what a certificate says
+    /// Show the contents of a certificate
     Show {
-        /// A file (- is standard input), or the name of a certificate, key or identity of the store; or `default`
-        what: String,
+        /// File (- is standard input), or name of a certificate, key or identity in the store; or
+        /// `default`
+        certificate: String,
         #[command(flatten)]
-        showing: Showing,
+        query: StoreQueryArgs,
     },
-    /// Write the certificate that a key signed for itself: what somebody else is to sign
+    /// Write the self-signed certificate of a key, as a request for an authority to sign
     Request {
         /// Name of an identity or a key; or `default`
         name: String,
         #[command(flatten)]
-        writing: Writing,
+        output: PacketOutputArgs,
         #[command(flatten)]
-        store: Store,
+        store: KeyStoreArgs,
     },
-    /// Sign somebody's request: write a certificate for the key in it
+    /// Sign a request: write a certificate for the key in it
     Sign {
-        /// The request, as `nw cert request` or `ndnsec sign-req` writes it; - is standard input
+        /// Request written by `nw cert request` or `ndnsec sign-req`; - is standard input
         file: PathBuf,
-        /// Who signs: name of an identity, key or certificate of the store; or `default`
+        /// Signer: name of an identity, key or certificate in the store; or `default`
         #[arg(long, value_name = "NAME")]
         signer: String,
-        /// What the certificate's name says of who signed
+        /// Issuer component of the certificate's name
         #[arg(long, value_name = "WORD", default_value = "NA")]
         issuer: String,
-        /// From when it is valid: YYYYMMDDThhmmss, YYYY-MM-DD or now
-        #[arg(long, value_name = "TIME", default_value = "now", value_parser = cert::moment)]
+        /// Start of validity: YYYYMMDDThhmmss, YYYY-MM-DD, or now
+        #[arg(long, value_name = "TIME", default_value = "now", value_parser = cert::parse_time)]
         not_before: u64,
-        /// Until when: YYYYMMDDThhmmss, YYYY-MM-DD, or so many days from now: +365d
-        #[arg(long, value_name = "TIME", default_value = "+365d", value_parser = cert::moment)]
+        /// End of validity: YYYYMMDDThhmmss, YYYY-MM-DD, or days from now, such as +365d
+        #[arg(long, value_name = "TIME", default_value = "+365d", value_parser = cert::parse_time)]
         not_after: u64,
         #[command(flatten)]
-        writing: Writing,
+        output: PacketOutputArgs,
         #[command(flatten)]
-        store: Store,
+        store: KeyStoreArgs,
     },
-    /// Add a certificate to its key in the store
+    /// Install a certificate for a key in the store
     Install {
-        /// The file; - is standard input
+        /// File; - is standard input
         file: PathBuf,
-        /// Do not make it the key's default certificate
+        /// Do not make it the default certificate of the key
         #[arg(long)]
         no_default: bool,
         #[command(flatten)]
-        showing: Showing,
+        query: StoreQueryArgs,
     },
-    /// Write a certificate of the store
+    /// Export a certificate from the store
     Export {
         /// Name of a certificate, key or identity; or `default`
         name: String,
         #[command(flatten)]
-        writing: Writing,
+        output: PacketOutputArgs,
         #[command(flatten)]
-        store: Store,
+        store: KeyStoreArgs,
     },
-    /// Choose the certificate that is meant by its key
+    /// Set the default certificate of a key
     Default {
         /// Name of a certificate
         name: Name,
         #[command(flatten)]
-        showing: Showing,
+        query: StoreQueryArgs,
     },
-    /// Delete a certificate; its key stays
+    /// Delete a certificate, but not its key
     Delete {
         /// Name of a certificate
         name: Name,
         #[command(flatten)]
-        showing: Showing,
+        query: StoreQueryArgs,
     },
 }

@@ -1,11 +1,11 @@
-//! Passphrases: from a file, or from the terminal without echo.
+//! Passphrases from a file, or from the terminal without echo.
 
-use super::Passphrase;
+use super::PassphraseArgs;
 use anyhow::{Context, Result, bail};
 use nw_api::config::file::{KEY_MAX, read_text};
 
-/// The passphrase that opens something.
-pub fn ask(passphrase: &Passphrase) -> Result<String> {
+/// Reads an existing passphrase.
+pub fn read(passphrase: &PassphraseArgs) -> Result<String> {
     match &passphrase.passphrase_file {
         Some(path) => {
             let text = read_text(path, KEY_MAX)?;
@@ -15,19 +15,19 @@ pub fn ask(passphrase: &Passphrase) -> Result<String> {
     }
 }
 
-/// A passphrase for something new: asked for twice, and not empty.
-pub fn choose(passphrase: &Passphrase) -> Result<String> {
-    let chosen = ask(passphrase)?;
+/// Reads a new passphrase, which must not be empty. On the terminal it has to be entered twice.
+pub fn choose(passphrase: &PassphraseArgs) -> Result<String> {
+    let chosen = read(passphrase)?;
     if chosen.is_empty() {
-        bail!("an empty passphrase protects nothing: choose another");
+        bail!("the passphrase must not be empty");
     }
-    if passphrase.passphrase_file.is_none() && prompt("once more: ")? != chosen {
-        bail!("these are two different passphrases: begin again");
+    if passphrase.passphrase_file.is_none() && prompt("repeat the passphrase: ")? != chosen {
+        bail!("the passphrases differ: try again");
     }
     Ok(chosen)
 }
 
 fn prompt(prompt: &str) -> Result<String> {
     rpassword::prompt_password(prompt)
-        .context("there is no terminal to ask for the passphrase on: give it with --passphrase-file")
+        .context("there is no terminal to enter the passphrase: use --passphrase-file")
 }

@@ -1,16 +1,17 @@
-//! Words of `nw lab`, with the help that teaches them.
+//! Options of `nw lab`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
-pub enum LabVerb {
+pub enum LabCommand {
     /// Build a cluster with consumers and producers on this machine, and keep it until Ctrl-C
     ///
-    /// Each machine is a network namespace. Shows who is where and what can be typed; takes words on standard input: `help` lists them.
-    /// Needs the rights of root. Everything is removed at the end; `nw lab clean` removes what a killed one left.
+    /// Each host is a network namespace. Prints a diagram and example commands, and reads commands
+    /// from standard input; `help` lists them. Needs root. Everything is removed at the end; `nw
+    /// lab clean` removes what a killed testbed left.
     Cluster(Box<Cluster>),
-    /// Remove what killed laboratories left: processes, namespaces, control groups, files
+    /// Remove what killed testbeds left: processes, namespaces, control groups, files
     Clean {
         /// Print one JSON object
         #[arg(long)]
@@ -20,64 +21,74 @@ pub enum LabVerb {
 
 #[derive(Debug, Args)]
 pub struct Cluster {
-    /// Who asks
+    /// Number of consumers
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub consumers: usize,
-    /// Routers of the cluster
+    /// Number of routers in the cluster
     #[arg(long, default_value_t = 3, value_name = "N")]
     pub members: usize,
-    /// Who answers
+    /// Number of producers
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub producers: usize,
-    /// Balancers before the members: 2 stand in for each other (needs keepalived); with 0 one plain router stands in the cluster's place
+    /// Number of balancers in front of the members
+    ///
+    /// 2 fail over to each other, which needs keepalived. With 0 a single router replaces the
+    /// cluster.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub balancers: usize,
-    /// How the ends reach the cluster
+    /// Transport between consumers or producers and the cluster
     #[arg(long, value_enum, default_value_t = By::Udp4, value_name = "HOW")]
     pub by: By,
-    /// IPv6 addresses besides
+    /// Also use IPv6 addresses
     #[arg(long)]
     pub ipv6: bool,
-    /// VLAN that the members are in
+    /// VLAN of the members
     #[arg(long, value_name = "NUMBER")]
     pub vlan: Option<u16>,
-    /// Mbit/s of each consumer's and producer's link, each way
+    /// Rate of each consumer's and producer's link, Mbit/s per direction
     #[arg(long, value_name = "MBIT")]
     pub end_rate: Option<f64>,
-    /// Mbit/s of each member's link, each way; several, separated by commas, are for the first members, and the last one for all that follow
+    /// Rate of each member's link, Mbit/s per direction
+    ///
+    /// Several values, separated by commas, apply to the first members; the last one applies to all
+    /// further members.
     #[arg(long, value_name = "MBIT", value_delimiter = ',')]
     pub rate: Vec<f64>,
-    /// Share of one processor that each member gets, such as 0.1
+    /// CPU share of each member, as a fraction of one processor, such as 0.1
     #[arg(long, value_name = "SHARE")]
     pub cpu_share: Option<f64>,
-    /// Share of one processor that each consumer gets, and each producer
+    /// CPU share of each consumer and producer, as a fraction of one processor
     #[arg(long, value_name = "SHARE")]
-    pub end_share: Option<f64>,
-    /// Members keep what passes: so many packets each
+    pub mark_face_ended: Option<f64>,
+    /// Enable content stores in the members, with this capacity in packets
     #[arg(long, value_name = "PACKETS", num_args = 0..=1, default_missing_value = "65536")]
     pub caching: Option<u64>,
-    /// A router at each consumer; else its applications talk to the cluster themselves
+    /// Run a router at each consumer; by default applications connect to the cluster directly
     #[arg(long)]
     pub consumer_routers: bool,
-    /// Weights of the members, separated by commas; 100 for those that follow
+    /// Weights of the members, separated by commas; further members have 100
     #[arg(long, value_name = "WEIGHT", value_delimiter = ',')]
     pub weights: Vec<u32>,
-    /// Only so many components of names under a prefix choose the member: /video=2
+    /// Hash only the first components of names under a prefix, such as /video=2
     #[arg(long, value_name = "PREFIX=DEPTH")]
     pub depth: Vec<String>,
-    /// Another router for the members: its program and all words that follow, in which {socket}, {port}, {address}, {address6} and {folder} are replaced
+    /// Program and arguments of another router for the members
+    ///
+    /// In the arguments {socket}, {port}, {address}, {address6} and {folder} are replaced.
     #[arg(long, value_name = "PROGRAM", num_args = 1.., allow_hyphen_values = true)]
     pub router: Vec<String>,
-    /// Members that run the program of --router, by number from 1, separated by commas; the others run nw. Written before --router
+    /// Numbers of the members that run --router, from 1, separated by commas; the others run nw
+    ///
+    /// Must precede --router.
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', requires = "router")]
     pub router_for: Vec<u8>,
-    /// More of the balancer's configuration (TOML)
+    /// File with additional balancer configuration (TOML)
     #[arg(long, value_name = "FILE")]
     pub balancer_config: Option<PathBuf>,
-    /// More of the configuration of members that run nw (TOML)
+    /// File with additional configuration for members that run nw (TOML)
     #[arg(long, value_name = "FILE")]
     pub member_config: Option<PathBuf>,
-    /// Print JSON: one object that describes it, then one for each word
+    /// Print JSON: one object that describes the testbed, then one per command
     #[arg(long)]
     pub json: bool,
 }

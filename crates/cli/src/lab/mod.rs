@@ -1,12 +1,12 @@
 //! `nw lab`: testbeds of network namespaces on this machine.
 
 mod args;
-mod words;
+mod console;
 
-pub use args::LabVerb;
+pub use args::LabCommand;
 
 use crate::output::json_line;
-use crate::signals::Ended;
+use crate::signals::StopFlag;
 use anyhow::{Context, Result, bail};
 use args::{By, Cluster as Arguments};
 use nw_api::config::file::{TEXT_MAX, read_text};
@@ -18,23 +18,27 @@ use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// How often Ctrl-C is looked for.
+/// Interval at which Ctrl-C is checked.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Does what `verb` says.
-pub fn lab(verb: &LabVerb) -> Result<ExitCode> {
-    match verb {
-        LabVerb::Cluster(args) => cluster(args),
-        LabVerb::Clean { json } => {
+/// Runs `nw lab …`.
+pub fn lab(action: &LabCommand) -> Result<ExitCode> {
+    match action {
+        LabCommand::Cluster(args) => cluster(args),
+        LabCommand::Clean { json } => {
             let cleaned = clean()?;
             if *json {
-                json_line(&serde_json::json!({ "removed": cleaned.removed, "in_use": cleaned.in_use }))?;
+                json_line(
+                    &serde_json::json!({ "removed": cleaned.removed, "in_use": cleaned.in_use }),
+                )?;
                 return Ok(ExitCode::SUCCESS);
             }
-            let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            let list = |names: &[String]| {
+                if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+            };
             outln!("removed: {}", list(&cleaned.removed))?;
             if !cleaned.in_use.is_empty() {
-                outln!("in use, so left alone: {}", list(&cleaned.in_use))?;
+                outln!("in use, not removed: {}", list(&cleaned.in_use))?;
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -42,45 +46,48 @@ pub fn lab(verb: &LabVerb) -> Result<ExitCode> {
 }
 
 fn cluster(args: &Arguments) -> Result<ExitCode> {
-    let ended = Ended::watch()?;
+    let stop_flag = StopFlag::watch()?;
     let mut cluster = Cluster::build(&plan(args)?)?;
     if args.json {
         json_line(&cluster.description())?;
     } else {
-        out!("{}", cluster.picture())?;
-        outln!("\n`help` lists what can be said here; Ctrl-C or `end` removes all of it")?;
+        out!("{}", cluster.diagram())?;
+        outln!(
+            "\n`help` lists the commands that can be typed here; Ctrl-C or `end` removes everything"
+        )?;
     }
-    // Standard input has a thread of its own: a read of it can't be interrupted.
-    let (said, lines) = mpsc::channel();
+    // Standard input is read in a thread of its own, as reading can't be interrupted.
+    let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            if said.send(line).is_err() {
+            if sender.send(line).is_err() {
                 return;
             }
         }
     });
-    let mut is_open = true;
-    while !ended.is_ended() {
-        if !is_open {
-            // Nobody says anything any more, so it is kept until a signal comes.
+    let mut is_input_open = true;
+    while !stop_flag.is_set() {
+        if !is_input_open {
+            // Standard input is closed: keep the testbed until a signal arrives.
             std::thread::sleep(STEP);
             continue;
         }
         match lines.recv_timeout(STEP) {
             Ok(line) => {
-                if !words::obey(&mut cluster, &line, args.json)? {
+                if !console::execute(&mut cluster, &line, args.json)? {
                     break;
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => is_open = false,
+            Err(RecvTimeoutError::Disconnected) => is_input_open = false,
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn plan(args: &Arguments) -> Result<Plan> {
-    let mut plan = Plan::new(std::env::current_exe().context("can't find this program's own file")?);
+    let mut plan =
+        Plan::new(std::env::current_exe().context("can't find this program's own file")?);
     plan.consumers = args.consumers;
     plan.members = args.members;
     plan.producers = args.producers;
@@ -95,18 +102,20 @@ fn plan(args: &Arguments) -> Result<Plan> {
     plan.end_rate_mbit = args.end_rate;
     plan.member_rates_mbit = args.rate.iter().copied().map(Some).collect();
     plan.member_share = args.cpu_share;
-    plan.end_share = args.end_share;
+    plan.mark_face_ended = args.mark_face_ended;
     plan.cache_packets = args.caching.unwrap_or(0);
     plan.consumer_routers = args.consumer_routers;
     plan.weights = args.weights.clone();
     plan.depth_rules = args.depth.iter().map(|text| depth(text)).collect::<Result<_>>()?;
     if let Some((program, arguments)) = args.router.split_first() {
-        plan.router = RouterProgram::Other { program: PathBuf::from(program), arguments: arguments.to_vec() };
+        plan.router =
+            RouterProgram::Other { program: PathBuf::from(program), arguments: arguments.to_vec() };
     }
     plan.router_for = args.router_for.clone();
-    for (path, text) in
-        [(&args.balancer_config, &mut plan.balancer_config), (&args.member_config, &mut plan.member_config)]
-    {
+    for (path, text) in [
+        (&args.balancer_config, &mut plan.balancer_config),
+        (&args.member_config, &mut plan.member_config),
+    ] {
         if let Some(path) = path {
             *text = read_text(path, TEXT_MAX)?;
         }
@@ -116,8 +125,11 @@ fn plan(args: &Arguments) -> Result<Plan> {
 
 fn depth(text: &str) -> Result<(Name, u32)> {
     let Some((prefix, depth)) = text.rsplit_once('=') else {
-        bail!("--depth {text}: write a prefix and how many components count, such as /video=2")
+        bail!("--depth {text}: give a prefix and a number of components, such as /video=2")
     };
     let prefix = prefix.parse().with_context(|| format!("--depth {text}"))?;
-    Ok((prefix, depth.parse().with_context(|| format!("--depth {text}: {depth:?} is no number"))?))
+    Ok((
+        prefix,
+        depth.parse().with_context(|| format!("--depth {text}: {depth:?} is not a number"))?,
+    ))
 }

@@ -1,42 +1,43 @@
-//! The INFO format of Boost's property tree, in which nfd.conf is written: `key value { … }`, one key a line, `;` begins a comment.
+//! Parser of the INFO format of Boost's property tree, used by nfd.conf: `key value { … }`, one key
+//! per line; `;` begins a comment.
 
 use anyhow::{Result, bail};
 
-/// Blocks in each other.
+/// Maximum nesting depth of blocks.
 const DEPTH_MAX: usize = 64;
 
-/// A key with its value, which may be empty, and what stands in its braces.
+/// A key with its value, which may be empty, and the nodes in its braces.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Node {
     pub key: String,
     pub value: String,
-    /// From 1.
+    /// Line number, from 1.
     pub line: usize,
     pub children: Vec<Node>,
 }
 
-/// Reads a text: what stands at its top.
+/// Parses a text. Returns its top-level nodes.
 ///
 /// # Errors
-/// A brace too many or too few, a quote that does not end.
+/// An unmatched brace, or an unterminated quoted text.
 pub fn read(text: &str) -> Result<Vec<Node>> {
     let mut open: Vec<Node> = vec![Node::default()];
     for (at, line) in text.lines().enumerate() {
         let number = at + 1;
-        let mut rest = line.trim_start();
-        // A key may have a value until the line, or a brace, ends it.
+        let mut unread = line.trim_start();
+        // The word after a key on the same line is its value.
         let mut wants_value = false;
-        while let Some(first) = rest.chars().next() {
+        while let Some(first) = unread.chars().next() {
             match first {
                 ';' => break,
                 '{' | '}' => {
-                    rest = &rest[1..];
+                    unread = &unread[1..];
                     wants_value = false;
-                    turn(&mut open, first, number)?;
+                    open_or_close(&mut open, first, number)?;
                 }
                 _ => {
-                    let (word, after) = word(rest, number)?;
-                    rest = after;
+                    let (word, tail) = next_word(unread, number)?;
+                    unread = tail;
                     let siblings = &mut open.last_mut().expect("the top is open").children;
                     match siblings.last_mut() {
                         Some(last) if wants_value => last.value = word,
@@ -45,37 +46,37 @@ pub fn read(text: &str) -> Result<Vec<Node>> {
                     wants_value = !wants_value;
                 }
             }
-            rest = rest.trim_start();
+            unread = unread.trim_start();
         }
     }
     match (open.len(), open.pop()) {
         (1, Some(top)) => Ok(top.children),
         (_, Some(unclosed)) => bail!("line {}: `{} {{` has no `}}`", unclosed.line, unclosed.key),
-        (_, None) => bail!("there is a `}}` too many"),
+        (_, None) => bail!("a `}}` has no `{{`"),
     }
 }
 
 /// Opens or closes a block.
-fn turn(open: &mut Vec<Node>, brace: char, line: usize) -> Result<()> {
+fn open_or_close(open: &mut Vec<Node>, brace: char, line: usize) -> Result<()> {
     if brace == '{' {
         let Some(owner) = open.last_mut().and_then(|parent| parent.children.pop()) else {
             bail!("line {line}: a `{{` without a name before it");
         };
         open.push(owner);
         if open.len() > DEPTH_MAX {
-            bail!("line {line}: more than {DEPTH_MAX} blocks in each other");
+            bail!("line {line}: more than {DEPTH_MAX} nested blocks");
         }
     } else {
         let Some(closed) = open.pop().filter(|_| !open.is_empty()) else {
-            bail!("line {line}: a `}}` too many");
+            bail!("line {line}: a `}}` has no `{{`");
         };
         open.last_mut().expect("the top is open").children.push(closed);
     }
     Ok(())
 }
 
-/// The next word, in quotes perhaps, and what follows it.
-fn word(text: &str, line: usize) -> Result<(String, &str)> {
+/// Returns the next word, with quotes removed, and the text after it.
+fn next_word(text: &str, line: usize) -> Result<(String, &str)> {
     if let Some(quoted) = text.strip_prefix('"') {
         let (mut word, mut escaped) = (String::new(), false);
         for (at, c) in quoted.char_indices() {
@@ -89,10 +90,12 @@ fn word(text: &str, line: usize) -> Result<(String, &str)> {
             }
             escaped = !escaped && c == '\\';
         }
-        bail!("line {line}: a text in quotes has no end");
+        bail!("line {line}: a quoted text has no end");
     }
-    let end = text.find(|c: char| c.is_whitespace() || [';', '{', '}'].contains(&c)).unwrap_or(text.len());
-    // One of these alone is a brace, which is not asked for here.
+    let end = text
+        .find(|c: char| c.is_whitespace() || [';', '{', '}'].contains(&c))
+        .unwrap_or(text.len());
+    // At least one character: the caller has handled braces and comments.
     Ok((text[..end.max(1)].to_owned(), &text[end.max(1)..]))
 }
 
@@ -101,16 +104,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_values_quotes_and_comments() {
-        let text = "; a comment\na\n{\n  b 1 ; two\n  \"c d\" \"e \\\" f\" { g\n h }\n}\n\ni j { }\n";
+    fn read_parses_blocks_values_quotes_and_comments() {
+        let text =
+            "; a comment\na\n{\n  b 1 ; two\n  \"c d\" \"e \\\" f\" { g\n h }\n}\n\ni j { }\n";
         let nodes = read(text).unwrap();
-        let [a, i] = nodes.as_slice() else { panic!("{nodes:?}") };
-        assert_eq!((a.key.as_str(), a.value.as_str(), a.line, a.children.len()), ("a", "", 2, 2));
-        assert_eq!((a.children[0].key.as_str(), a.children[0].value.as_str()), ("b", "1"));
-        assert_eq!((a.children[1].key.as_str(), a.children[1].value.as_str()), ("c d", "e \" f"));
-        let inner: Vec<&str> = a.children[1].children.iter().map(|node| node.key.as_str()).collect();
+        let [first, second] = nodes.as_slice() else { panic!("{nodes:?}") };
+        assert_eq!(
+            (first.key.as_str(), first.value.as_str(), first.line, first.children.len()),
+            ("a", "", 2, 2)
+        );
+        assert_eq!((first.children[0].key.as_str(), first.children[0].value.as_str()), ("b", "1"));
+        assert_eq!(
+            (first.children[1].key.as_str(), first.children[1].value.as_str()),
+            ("c d", "e \" f")
+        );
+        let inner: Vec<&str> =
+            first.children[1].children.iter().map(|node| node.key.as_str()).collect();
         assert_eq!(inner, ["g", "h"]);
-        assert_eq!((i.value.as_str(), i.line), ("j", 9));
+        assert_eq!((second.value.as_str(), second.line), ("j", 9));
         for wrong in ["{", "a {", "}", "a { } }", "\"a"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

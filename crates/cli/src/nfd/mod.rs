@@ -1,4 +1,5 @@
-//! From nfd.conf to nw.toml, as docs/guide/from-nfd.md describes it: what can't be said here is named with its line.
+//! Translates nfd.conf to nw.toml, as docs/guide/from-nfd.md describes it. Options without an
+//! equivalent are reported with their line.
 
 mod info;
 mod security;
@@ -11,27 +12,27 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// A file for this router, and what has to be looked at by a person.
+/// The translated configuration, and notes about what needs attention.
 #[derive(Debug)]
 pub struct Translation {
     pub toml: String,
-    /// By line of the original.
+    /// Notes with line numbers of the original file; 0 for notes about the result.
     pub notes: Vec<(usize, String)>,
 }
 
 /// Translates a file.
 ///
 /// # Errors
-/// When it can't be read or is no nfd.conf.
+/// The file can't be read, or is not an nfd.conf.
 pub fn translate_file(path: &Path) -> Result<Translation> {
     let text = read_text(path, TEXT_MAX)?;
-    translate(&text).with_context(|| format!("{} is no nfd.conf", path.display()))
+    translate(&text).with_context(|| format!("{} is not an nfd.conf", path.display()))
 }
 
 /// Translates a text.
 pub fn translate(text: &str) -> Result<Translation> {
     let nodes = info::read(text)?;
-    let mut out = Out::default();
+    let mut out = TranslationBuilder::default();
     for node in &nodes {
         match node.key.as_str() {
             "general" => general(node, &mut out),
@@ -40,29 +41,29 @@ pub fn translate(text: &str) -> Result<Translation> {
             "face_system" => face_system(node, &mut out),
             "authorizations" => security::authorizations(node, &mut out),
             "rib" => rib(node, &mut out),
-            "#include" => out.note(node, "included files are not read: translate them one by one"),
+            "#include" => out.note(node, "included files are not read: translate each on its own"),
             _ => out.unknown(node),
         }
     }
     if !nodes.iter().any(|node| node.key == "face_system") {
-        // What NFD does not name it does not open.
+        // NFD opens no faces without this section.
         face_system(&Node::default(), &mut out);
     }
     security::finish(&mut out);
     Ok(out.finish())
 }
 
-/// What has been translated so far.
+/// The translation so far.
 #[derive(Debug, Default)]
-struct Out {
-    /// Lines by section, in the order of a file.
+struct TranslationBuilder {
+    /// Lines by section.
     sections: BTreeMap<&'static str, Vec<String>>,
     items: Vec<String>,
     notes: Vec<(usize, String)>,
     access: security::Access,
 }
 
-impl Out {
+impl TranslationBuilder {
     fn set(&mut self, section: &'static str, key: &str, value: impl AsRef<str>) {
         self.sections.entry(section).or_default().push(format!("{key} = {}", value.as_ref()));
     }
@@ -72,12 +73,13 @@ impl Out {
     }
 
     fn unknown(&mut self, node: &Node) {
-        self.note(node, "not known, left out");
+        self.note(node, "unknown, left out");
     }
 
     fn finish(mut self) -> Translation {
         let mut toml = String::from(
-            "# Translated from nfd.conf by `nw config --from-nfd`. `nw config` explains every option.\n",
+            "# Translated from nfd.conf by `nw config --from-nfd`. `nw config` explains every \
+             option.\n",
         );
         for (section, lines) in &self.sections {
             let _ = write!(toml, "\n[{section}]\n{}\n", lines.join("\n"));
@@ -85,7 +87,10 @@ impl Out {
         self.items.iter().for_each(|item| toml.push_str(&format!("\n{item}\n")));
         if let Err(problems) = nw_api::Config::parse("translated", &toml) {
             self.notes.extend(
-                problems.0.iter().map(|problem| (0, format!("the result has to be corrected: {problem}"))),
+                problems
+                    .0
+                    .iter()
+                    .map(|problem| (0, format!("the result needs a correction: {problem}"))),
             );
         }
         self.notes.sort_by_key(|(line, _)| *line);
@@ -93,20 +98,19 @@ impl Out {
     }
 }
 
-fn general(node: &Node, out: &mut Out) {
+fn general(node: &Node, out: &mut TranslationBuilder) {
     for option in &node.children {
         match (option.key.as_str(), option.value.as_str()) {
             (_, "") => {}
             ("user", user) => out.set("process", "user", quote(user)),
-            ("group", _) => {
-                out.note(option, "the group is that of process.user in /etc/passwd, or uid:gid there")
-            }
+            ("group", _) => out
+                .note(option, "the group is that of process.user in /etc/passwd, or uid:gid there"),
             _ => out.unknown(option),
         }
     }
 }
 
-fn log(node: &Node, out: &mut Out) {
+fn log(node: &Node, out: &mut TranslationBuilder) {
     for option in &node.children {
         let level = match option.value.to_ascii_uppercase().as_str() {
             "NONE" => "off",
@@ -116,7 +120,7 @@ fn log(node: &Node, out: &mut Out) {
             "DEBUG" => "debug",
             "TRACE" | "ALL" => "trace",
             _ => {
-                out.note(option, format!("{:?} is no level", option.value));
+                out.note(option, format!("{:?} is not a level", option.value));
                 continue;
             }
         };
@@ -125,13 +129,14 @@ fn log(node: &Node, out: &mut Out) {
             "default_level" => {}
             _ => out.note(
                 option,
-                "modules are others here: log.level = \"info,router=debug\" sets levels of parts",
+                "modules differ here: log.level = \"info,router=debug\" sets levels for parts of \
+                 the program",
             ),
         }
     }
 }
 
-fn tables(node: &Node, out: &mut Out) {
+fn tables(node: &Node, out: &mut TranslationBuilder) {
     for option in &node.children {
         match (option.key.as_str(), option.value.as_str()) {
             ("cs_max_packets", packets) => match packets.parse::<u32>() {
@@ -141,22 +146,28 @@ fn tables(node: &Node, out: &mut Out) {
                 }
                 Ok(packets) => {
                     out.set("content_store", "packets", packets.to_string());
-                    // NFD has no other bound: room for packets of the largest size.
+                    // NFD has no limit in bytes: allow for packets of maximum size.
                     let mib = (u64::from(packets) * 8800).div_ceil(1 << 20);
                     out.set("content_store", "mib", mib.to_string());
                 }
-                Err(_) => out.note(option, format!("{packets:?} is no number of packets")),
+                Err(_) => out.note(option, format!("{packets:?} is not a number of packets")),
             },
             ("cs_policy", "lru") => {}
-            ("cs_policy", "priority_fifo") => out.set("content_store", "policy", quote("priority-fifo")),
+            ("cs_policy", "priority_fifo") => {
+                out.set("content_store", "policy", quote("priority-fifo"))
+            }
             ("cs_unsolicited_policy", "drop-all") => {}
             ("cs_unsolicited_policy", _) => out.note(
                 option,
-                "Data that nothing asked for is never stored here; forwarder.accept_data_from_any_face takes Data from other faces than those asked",
+                "unsolicited Data is never cached here; forwarder.accept_data_from_any_face \
+                 accepts Data from faces to which no Interest was sent",
             ),
-            ("strategy_choice", _) => option.children.iter().for_each(|choice| strategy(choice, out)),
+            ("strategy_choice", _) => {
+                option.children.iter().for_each(|choice| strategy(choice, out))
+            }
             ("network_region", _) => {
-                let regions: Vec<String> = option.children.iter().map(|region| quote(&region.key)).collect();
+                let regions: Vec<String> =
+                    option.children.iter().map(|region| quote(&region.key)).collect();
                 if !regions.is_empty() {
                     out.set("forwarder", "regions", format!("[{}]", regions.join(", ")));
                 }
@@ -166,41 +177,51 @@ fn tables(node: &Node, out: &mut Out) {
     }
 }
 
-fn strategy(choice: &Node, out: &mut Out) {
+fn strategy(choice: &Node, out: &mut TranslationBuilder) {
     let built_in = [
         ("/", "best-route"),
         ("/localhost", "multicast"),
         ("/localhost/nfd", "best-route"),
         ("/ndn/broadcast", "multicast"),
     ];
-    // `%FD%05` and `v=5` are the same version written two ways; the newest there is is the right one.
+    // `%FD%05` and `v=5` are the same version; the translation uses the newest one.
     let name = choice.value.strip_prefix("/localhost/nfd/strategy/").unwrap_or(&choice.value);
     let short = name.split('/').next().unwrap_or(name);
     let parameters: Vec<&str> = name.split('/').skip(2).collect();
     if parameters.is_empty() && built_in.contains(&(choice.key.as_str(), short)) {
         return;
     }
-    let mut known = short.to_owned();
+    let mut translated = short.to_owned();
     if let (false, Some(strategy)) = (parameters.is_empty(), name.split('/').nth(1)) {
-        let _ = write!(known, "/{strategy}/{}", parameters.join("/"));
+        let _ = write!(translated, "/{strategy}/{}", parameters.join("/"));
     }
-    out.items.push(format!("[[strategy]]\nprefix = {}\nstrategy = {}", quote(&choice.key), quote(&known)));
+    out.items.push(format!(
+        "[[strategy]]\nprefix = {}\nstrategy = {}",
+        quote(&choice.key),
+        quote(&translated)
+    ));
 }
 
 fn is_yes(value: &str) -> bool {
     ["yes", "true", "1"].contains(&value)
 }
 
-/// Options of one protocol that may be yes or no, with NFD's defaults.
+/// Returns a yes/no option, or NFD's default.
 fn yes(node: &Node, key: &str, default: bool) -> bool {
-    node.children.iter().find(|option| option.key == key).map_or(default, |option| is_yes(&option.value))
+    node.children
+        .iter()
+        .find(|option| option.key == key)
+        .map_or(default, |option| is_yes(&option.value))
 }
 
 fn text<'n>(node: &'n Node, key: &str, default: &'n str) -> &'n str {
-    node.children.iter().find(|option| option.key == key).map_or(default, |option| option.value.as_str())
+    node.children
+        .iter()
+        .find(|option| option.key == key)
+        .map_or(default, |option| option.value.as_str())
 }
 
-fn face_system(node: &Node, out: &mut Out) {
+fn face_system(node: &Node, out: &mut TranslationBuilder) {
     let find = |key: &str| node.children.iter().find(|protocol| protocol.key == key);
     match find("unix") {
         None => out.set("faces.unix", "enabled", "false"),
@@ -209,7 +230,7 @@ fn face_system(node: &Node, out: &mut Out) {
             if path != "/run/nfd/nfd.sock" {
                 out.set("faces.unix", "path", quote(path));
             }
-            others(unix, &["path"], out);
+            report_unknown(unix, &["path"], out);
         }
     }
     listener(find("tcp"), "faces.tcp", "6363", true, out);
@@ -218,7 +239,7 @@ fn face_system(node: &Node, out: &mut Out) {
         listener(find("websocket"), "faces.websocket", "9696", false, out);
     }
     if let Some(tcp) = find("tcp") {
-        others(tcp, &["listen", "port", "enable_v4", "enable_v6"], out);
+        report_unknown(tcp, &["listen", "port", "enable_v4", "enable_v6"], out);
     }
     if let Some(udp) = find("udp") {
         self::udp(udp, out);
@@ -229,27 +250,37 @@ fn face_system(node: &Node, out: &mut Out) {
     for protocol in &node.children {
         match protocol.key.as_str() {
             "unix" | "tcp" | "udp" | "ether" => {}
-            "websocket" => others(protocol, &["listen", "port", "enable_v4", "enable_v6"], out),
+            "websocket" => {
+                report_unknown(protocol, &["listen", "port", "enable_v4", "enable_v6"], out)
+            }
             "general" => {
                 if !yes(protocol, "enable_congestion_marking", true) {
                     out.set("faces", "congestion_marking", "false");
                 }
-                others(protocol, &["enable_congestion_marking"], out);
+                report_unknown(protocol, &["enable_congestion_marking"], out);
             }
-            "netdev_bound" => out.note(protocol, "faces bound to network devices are not here"),
+            "netdev_bound" => {
+                out.note(protocol, "faces bound to network devices are not supported")
+            }
             _ => out.unknown(protocol),
         }
     }
 }
 
-/// The addresses that a protocol listens on, where they differ from the default.
-fn listener(node: Option<&Node>, section: &'static str, port: &str, default_on: bool, out: &mut Out) {
+/// Writes the addresses of a listener, unless they are the default.
+fn listener(
+    node: Option<&Node>,
+    section: &'static str,
+    port: &str,
+    default_on: bool,
+    out: &mut TranslationBuilder,
+) {
     let mut addresses = Vec::new();
     if let Some(node) = node.filter(|node| yes(node, "listen", true)) {
         let port = text(node, "port", port);
         let families = [("enable_v6", "[::]"), ("enable_v4", "0.0.0.0")];
-        let on = families.iter().filter(|(key, _)| yes(node, key, true));
-        addresses = on.map(|(_, any)| quote(&format!("{any}:{port}"))).collect();
+        let enabled = families.iter().filter(|(key, _)| yes(node, key, true));
+        addresses = enabled.map(|(_, any)| quote(&format!("{any}:{port}"))).collect();
         let is_default = default_on && addresses.len() == families.len() && port == "6363";
         if is_default {
             return;
@@ -258,10 +289,10 @@ fn listener(node: Option<&Node>, section: &'static str, port: &str, default_on: 
     out.set(section, "listen", format!("[{}]", addresses.join(", ")));
 }
 
-fn udp(node: &Node, out: &mut Out) {
+fn udp(node: &Node, out: &mut TranslationBuilder) {
     number(node, "idle_timeout", "600", "faces.udp", "idle_timeout_s", out);
     number(node, "unicast_mtu", "8800", "faces.udp", "mtu", out);
-    // On unless the file says no, unlike here.
+    // NFD's default is yes, here it is no.
     if yes(node, "mcast", true) {
         out.set("faces.multicast", "enabled", "true");
         let groups = [
@@ -271,7 +302,11 @@ fn udp(node: &Node, out: &mut Out) {
         let address = |(key, default, port): &(&str, &str, &str)| {
             let group = text(node, key, default);
             let port = text(node, port, "56363");
-            if group.contains(':') { format!("[{group}]:{port}") } else { format!("{group}:{port}") }
+            if group.contains(':') {
+                format!("[{group}]:{port}")
+            } else {
+                format!("{group}:{port}")
+            }
         };
         let groups: Vec<String> = groups.iter().map(address).collect();
         if groups != ["224.0.23.170:56363", "[ff02::1234]:56363"] {
@@ -283,7 +318,7 @@ fn udp(node: &Node, out: &mut Out) {
         }
         interfaces(node, "faces.multicast", out);
     }
-    let known = [
+    let translated = [
         "listen",
         "port",
         "enable_v4",
@@ -299,10 +334,10 @@ fn udp(node: &Node, out: &mut Out) {
         "whitelist",
         "blacklist",
     ];
-    others(node, &known, out);
+    report_unknown(node, &translated, out);
 }
 
-fn ether(node: &Node, out: &mut Out) {
+fn ether(node: &Node, out: &mut TranslationBuilder) {
     if yes(node, "listen", true) {
         out.set("faces.ethernet", "listen", "true");
     }
@@ -318,25 +353,40 @@ fn ether(node: &Node, out: &mut Out) {
         out.set("faces.ethernet", "ad_hoc", "true");
     }
     interfaces(node, "faces.ethernet", out);
-    others(
+    report_unknown(
         node,
-        &["listen", "idle_timeout", "mcast", "mcast_group", "mcast_ad_hoc", "whitelist", "blacklist"],
+        &[
+            "listen",
+            "idle_timeout",
+            "mcast",
+            "mcast_group",
+            "mcast_ad_hoc",
+            "whitelist",
+            "blacklist",
+        ],
         out,
     );
 }
 
-fn number(node: &Node, key: &str, default: &str, section: &'static str, option: &str, out: &mut Out) {
+fn number(
+    node: &Node,
+    key: &str,
+    default: &str,
+    section: &'static str,
+    option: &str,
+    out: &mut TranslationBuilder,
+) {
     let Some(found) = node.children.iter().find(|option| option.key == key) else { return };
     match found.value.parse::<u32>() {
         Ok(_) if found.value == default => {}
         Ok(number) => out.set(section, option, number.to_string()),
-        Err(_) => out.note(found, format!("{:?} is no number", found.value)),
+        Err(_) => out.note(found, format!("{:?} is not a number", found.value)),
     }
 }
 
 /// Lists of interfaces: `*`, `ifname eth*`, `ether 01:…`, `subnet 192.0.2.0/24`.
-fn interfaces(node: &Node, section: &'static str, out: &mut Out) {
-    for list in ["whitelist", "blacklist"] {
+fn interfaces(node: &Node, section: &'static str, out: &mut TranslationBuilder) {
+    for (list, option_name) in [("whitelist", "allow"), ("blacklist", "deny")] {
         let Some(found) = node.children.iter().find(|option| option.key == list) else { continue };
         let pattern = |item: &Node| match item.key.as_str() {
             "*" => "*".to_owned(),
@@ -346,24 +396,24 @@ fn interfaces(node: &Node, section: &'static str, out: &mut Out) {
         let default = if list == "whitelist" { vec!["*".to_owned()] } else { Vec::new() };
         if patterns != default {
             let quoted: Vec<String> = patterns.iter().map(|pattern| quote(pattern)).collect();
-            out.set(section, list, format!("[{}]", quoted.join(", ")));
+            out.set(section, option_name, format!("[{}]", quoted.join(", ")));
         }
     }
 }
 
-/// Names what a section has beside the options that were looked at.
-fn others(node: &Node, known: &[&str], out: &mut Out) {
+/// Reports options of a section that are not translated.
+fn report_unknown(node: &Node, known: &[&str], out: &mut TranslationBuilder) {
     for option in node.children.iter().filter(|option| !known.contains(&option.key.as_str())) {
         match (node.key.as_str(), option.key.as_str()) {
             ("tcp", "local") => out
-                .note(option, "peers of this machine are local faces, and no others; that can't be changed"),
+                .note(option, "only peers on this machine are local faces; that can't be changed"),
             (_, "keep_alive_interval") => {}
             _ => out.unknown(option),
         }
     }
 }
 
-fn rib(node: &Node, out: &mut Out) {
+fn rib(node: &Node, out: &mut TranslationBuilder) {
     for option in &node.children {
         match option.key.as_str() {
             "localhost_security" => security::localhost(option, out),
@@ -371,7 +421,8 @@ fn rib(node: &Node, out: &mut Out) {
             "prefix_announcement_validation" => {
                 out.note(
                     option,
-                    "write an [[allow]] with privileges = [\"announce\"]: its rules can't be translated",
+                    "write an [[allow]] with privileges = [\"announce\"]: its rules can't be \
+                     translated",
                 );
             }
             "readvertise_nlsr" => {
@@ -385,10 +436,10 @@ fn rib(node: &Node, out: &mut Out) {
     }
 }
 
-fn propagate(node: &Node, out: &mut Out) {
+fn propagate(node: &Node, out: &mut TranslationBuilder) {
     out.note(
         node,
-        "name the prefixes in rib.propagate: they do not follow from the identities of a key store here",
+        "list the prefixes in rib.propagate: they are not derived from identities of a key store",
     );
     for (key, option) in [
         ("cost", "propagate_cost"),
@@ -399,20 +450,25 @@ fn propagate(node: &Node, out: &mut Out) {
     ] {
         number(node, key, "", "rib", option, out);
     }
-    others(node, &["cost", "timeout", "refresh_interval", "base_retry_wait", "max_retry_wait"], out);
+    report_unknown(
+        node,
+        &["cost", "timeout", "refresh_interval", "base_retry_wait", "max_retry_wait"],
+        out,
+    );
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Of the form of NFD's sample, with what people change in it.
+    /// Modelled on NFD's sample configuration, with common changes.
     const SAMPLE: &str = include_str!("sample.conf");
 
     #[test]
-    fn a_file_like_nfds_sample_is_translated_and_what_is_not_is_named() {
+    fn sample_is_translated_and_unknown_options_are_reported() {
         let Translation { toml, notes } = translate(SAMPLE).unwrap();
-        let config = nw_api::Config::parse("translated", &toml).unwrap_or_else(|e| panic!("{e}\n{toml}"));
+        let config =
+            nw_api::Config::parse("translated", &toml).unwrap_or_else(|e| panic!("{e}\n{toml}"));
         assert_eq!((config.content_store.packets, config.content_store.mib), (100_000, 840));
         assert_eq!(config.content_store.policy, nw_api::config::CsPolicy::PriorityFifo);
         assert_eq!(config.log.level.as_str(), "debug");
@@ -422,9 +478,12 @@ mod tests {
         assert_eq!(config.tcp.listen, nw_api::Config::default().tcp.listen);
         assert_eq!(config.websocket.listen.len(), 2);
         assert!(config.multicast.enabled && !config.ethernet.multicast && config.ethernet.listen);
-        assert_eq!((config.multicast.whitelist.len(), config.multicast.blacklist.len()), (2, 1));
-        let strategies: Vec<_> =
-            config.strategy.iter().map(|s| (s.prefix.to_string(), s.strategy.0.to_string())).collect();
+        assert_eq!((config.multicast.allow.len(), config.multicast.deny.len()), (2, 1));
+        let strategies: Vec<_> = config
+            .strategy
+            .iter()
+            .map(|s| (s.prefix.to_string(), s.strategy.0.to_string()))
+            .collect();
         assert_eq!(
             strategies,
             [
@@ -434,7 +493,8 @@ mod tests {
         );
         assert_eq!(config.forwarder.regions[0].to_string(), "/region/one");
         assert!(config.rib.readvertise_nlsr && config.rib.propagate_cost == 20);
-        let notes: Vec<String> = notes.iter().map(|(line, note)| format!("{line}: {note}")).collect();
+        let notes: Vec<String> =
+            notes.iter().map(|(line, note)| format!("{line}: {note}")).collect();
         for part in [
             "group: ",
             "Forwarder: ",
@@ -450,10 +510,11 @@ mod tests {
     }
 
     #[test]
-    fn who_may_command_is_translated_or_left_out_but_never_widened() {
+    fn access_rules_are_translated_or_left_out_but_never_widened() {
         let with = |rib: &str, privileges: &str| {
             let text = format!(
-                "face_system {{ unix {{ }} }}\nauthorizations {{ authorize {{ certfile any\n privileges {{ {privileges} }} }} }}\nrib {{ {rib} }}\n"
+                "face_system {{ unix {{ }} }}\nauthorizations {{ authorize {{ certfile any\n \
+                 privileges {{ {privileges} }} }} }}\nrib {{ {rib} }}\n"
             );
             let translated = translate(&text).unwrap();
             (nw_api::Config::parse("translated", &translated.toml).unwrap(), translated)
@@ -463,13 +524,13 @@ mod tests {
         let (config, _) = with(any, all);
         assert_eq!(config.management, nw_api::Config::default().management);
         let (config, _) = with(any, "faces");
-        assert_eq!(config.management.digest, nw_api::config::Reach::Nowhere);
+        assert_eq!(config.management.digest, nw_api::config::AllowFrom::Nowhere);
         let allowed: Vec<_> = config.allow.iter().map(|rule| rule.privileges.clone()).collect();
         use nw_api::config::Allowed;
         assert_eq!(allowed, [vec![Allowed::Faces], vec![Allowed::Rib]]);
         let hop = format!("{any}\nlocalhop_security\n{{\n trust-anchor\n{{\n type any\n}}\n}}");
         let (config, _) = with(&hop, all);
-        assert_eq!(config.management.localhop, nw_api::config::Reach::Anywhere);
+        assert_eq!(config.management.localhop, nw_api::config::AllowFrom::Anywhere);
         assert_eq!(config.allow.len(), 1);
         let file = "localhost_security\n{\n trust-anchor\n{\n type file\n file-name /x\n}\n}";
         let (config, translated) = with(file, all);

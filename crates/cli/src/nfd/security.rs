@@ -1,23 +1,24 @@
-//! Who may command: NFD's authorizations and validator rules. What has no equal here is left out, so that nothing is allowed that was not.
+//! Translates NFD's authorizations and validator rules. Rules without an equivalent are left out,
+//! so that the translation never allows more than the original.
 
-use super::Out;
+use super::TranslationBuilder;
 use super::info::Node;
 use nw_api::config::value::quote;
 
-/// Privileges of NFD's management, but for routes, which have rules of their own.
+/// Privileges of NFD's management. Routes have separate rules.
 const PRIVILEGES: [&str; 4] = ["faces", "fib", "cs", "strategy-choice"];
 
-/// What was found so far.
+/// The rules found so far.
 #[derive(Debug, Default)]
 pub(super) struct Access {
-    /// Certificate's file, `any`; and privileges.
+    /// File of the certificate, or `any`; and privileges.
     rules: Vec<(String, Vec<String>)>,
-    /// `rib.localhost_security` accepts every signer; `None` where there is none.
+    /// Whether `rib.localhost_security` accepts every signer. `None` without this section.
     routes: Option<bool>,
     localhop: bool,
 }
 
-pub(super) fn authorizations(node: &Node, out: &mut Out) {
+pub(super) fn authorizations(node: &Node, out: &mut TranslationBuilder) {
     for rule in &node.children {
         if rule.key != "authorize" {
             out.unknown(rule);
@@ -37,34 +38,45 @@ pub(super) fn authorizations(node: &Node, out: &mut Out) {
     }
 }
 
-pub(super) fn localhost(node: &Node, out: &mut Out) {
+pub(super) fn localhost(node: &Node, out: &mut TranslationBuilder) {
     out.access.routes = Some(accepts_any(node));
     if out.access.routes == Some(false) {
-        out.note(node, "its rules can't be translated, so no application may register a prefix: write [[anchor]] and [[allow]] with privileges = [\"rib\"]");
+        out.note(
+            node,
+            "its rules can't be translated, so no application may register a prefix: write \
+             [[anchor]] and [[allow]] with privileges = [\"rib\"]",
+        );
     }
 }
 
-pub(super) fn localhop(node: &Node, out: &mut Out) {
+pub(super) fn localhop(node: &Node, out: &mut TranslationBuilder) {
     out.access.localhop = accepts_any(node);
     if !out.access.localhop {
-        out.note(node, "its rules can't be translated, so no other machine may register a prefix: write [[anchor]] and [[allow]] with from = \"remote\", and management.localhop = \"anywhere\"");
+        out.note(
+            node,
+            "its rules can't be translated, so no other machine may register a prefix: write \
+             [[anchor]] and [[allow]] with from = \"remote\", and management.localhop = \
+             \"anywhere\"",
+        );
     }
 }
 
-/// `trust-anchor { type any }`
+/// Returns whether the rules have `trust-anchor { type any }`.
 fn accepts_any(node: &Node) -> bool {
     let anchors = node.children.iter().filter(|option| option.key == "trust-anchor");
     anchors.into_iter().any(|anchor| super::text(anchor, "type", "") == "any")
 }
 
-/// Writes the rules: none where the default says the same.
-pub(super) fn finish(out: &mut Out) {
+/// Writes the rules, unless they equal the default.
+pub(super) fn finish(out: &mut TranslationBuilder) {
     let Access { rules, routes, localhop } = core::mem::take(&mut out.access);
-    let open = rules.iter().any(|(certificate, privileges)| {
-        certificate == "any" && PRIVILEGES.iter().all(|needed| privileges.iter().any(|given| given == needed))
+    let is_open = rules.iter().any(|(certificate, privileges)| {
+        certificate == "any"
+            && PRIVILEGES.iter().all(|needed| privileges.iter().any(|given| given == needed))
     });
-    // A file without these sections allows nothing in NFD; here that would be a router that cannot be commanded, which is said and left to its owner.
-    let is_default = (open || rules.is_empty()) && routes != Some(false);
+    // In NFD a file without these sections allows no commands. Here the default is kept instead, as
+    // such a router could not be managed.
+    let is_default = (is_open || rules.is_empty()) && routes != Some(false);
     if !is_default {
         out.set("management", "digest", quote("nowhere"));
         out.set("management", "unknown_key", quote("nowhere"));
@@ -81,7 +93,7 @@ pub(super) fn finish(out: &mut Out) {
     }
 }
 
-fn rule(number: usize, certificate: &str, privileges: &[String], out: &mut Out) {
+fn rule(number: usize, certificate: &str, privileges: &[String], out: &mut TranslationBuilder) {
     if privileges.is_empty() {
         return;
     }

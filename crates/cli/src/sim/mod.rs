@@ -1,8 +1,8 @@
-//! `nw sim`: networks in virtual time.
+//! `nw sim`: runs simulated networks in virtual time.
 
 mod args;
 
-pub use args::SimVerb;
+pub use args::SimCommand;
 
 use crate::output::{json_line, row, table};
 use crate::progress;
@@ -11,7 +11,7 @@ use args::{Format, Run, Topology};
 use nw_api::config::file::{TEXT_MAX, read_text};
 use nw_sim::scenario::{EXAMPLE, Metric};
 use nw_sim::topology::{FORMS, PUBLISHED};
-use nw_sim::{Checked, Outcome, Overrides, RunFailure, Scenario, report, topology};
+use nw_sim::{Outcome, Overrides, RunFailure, RunPlan, Scenario, report, topology};
 use serde_json::json;
 use std::io::Write;
 use std::path::Path;
@@ -20,28 +20,30 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What is asked where no file says: everybody asks one producer.
-const TRAFFIC: &str = "[[producer]]\nprefix = \"/data\"\nat = [\"random:1\"]\n\
+/// The traffic without a scenario file: every node requests names from one producer.
+const DEFAULT_TRAFFIC: &str = "[[producer]]\nprefix = \"/data\"\nat = [\"random:1\"]\n\
     [[consumer]]\nkind = \"zipf\"\nat = [\"all\"]\nprefix = \"/data\"\nrate_per_s = 20\n";
-/// Applications, links and nodes that are shown; files have all.
-const SHOWN_MAX: usize = 12;
+/// Maximum number of applications printed; files list all.
+const ROWS_MAX: usize = 12;
 
-/// Does what `verb` says.
-pub fn sim(verb: &SimVerb) -> Result<ExitCode> {
-    match verb {
-        SimVerb::Run(args) => run(args),
-        SimVerb::Topology(args) => draw(args),
-        SimVerb::Example => print(EXAMPLE),
-        SimVerb::Options => print(&Scenario::reference()),
-        SimVerb::Measures { json: true } => {
+/// Runs `nw sim …`.
+pub fn sim(action: &SimCommand) -> Result<ExitCode> {
+    match action {
+        SimCommand::Run(args) => run(args),
+        SimCommand::Topology(args) => print_topology(args),
+        SimCommand::Example => print(EXAMPLE),
+        SimCommand::Options => print(&Scenario::reference()),
+        SimCommand::Measures { json: true } => {
             for metric in Metric::ALL {
-                json_line(
-                    &json!({ "name": metric.name, "of_application": metric.of_application, "help": metric.help }),
-                )?;
+                json_line(&json!({
+                    "name": metric.name,
+                    "of_application": metric.of_application,
+                    "help": metric.help,
+                }))?;
             }
             Ok(ExitCode::SUCCESS)
         }
-        SimVerb::Measures { json: false } => {
+        SimCommand::Measures { json: false } => {
             let rows = Metric::ALL.iter().map(|metric| {
                 let of = if metric.of_application { "all, or one consumer" } else { "all" };
                 row([&metric.name, &of, &metric.help])
@@ -57,7 +59,7 @@ fn print(text: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn draw(args: &Topology) -> Result<ExitCode> {
+fn print_topology(args: &Topology) -> Result<ExitCode> {
     let Some(text) = &args.topology else {
         if args.json {
             let forms = FORMS.iter().map(|(form, help)| (form, help, "generated"));
@@ -72,19 +74,19 @@ fn draw(args: &Topology) -> Result<ExitCode> {
         table(&forms.chain(maps).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     };
-    let made = if Path::new(text).is_file() {
+    let topology = if Path::new(text).is_file() {
         nw_sim::Topology::load(Path::new(text))?
     } else {
         nw_sim::Topology::generate(text, args.seed)?
     };
     print(&match args.format {
-        Format::Toml => topology::toml(&made),
-        Format::Dot => topology::dot(&made),
-        Format::Svg => topology::svg(&made, |_| 0.0),
+        Format::Toml => topology::toml(&topology),
+        Format::Dot => topology::dot(&topology),
+        Format::Svg => topology::svg(&topology, |_| 0.0),
     })
 }
 
-fn plan(args: &Run, seed: Option<u64>) -> Result<Checked> {
+fn plan(args: &Run, seed: Option<u64>) -> Result<RunPlan> {
     let overrides = Overrides {
         seed,
         duration: args.duration,
@@ -97,18 +99,18 @@ fn plan(args: &Run, seed: Option<u64>) -> Result<Checked> {
             let text = read_text(path, TEXT_MAX)?;
             (path.display().to_string(), text)
         }
-        None => ("--topology".to_owned(), TRAFFIC.to_owned()),
+        None => ("--topology".to_owned(), DEFAULT_TRAFFIC.to_owned()),
     };
-    let beside = args.file.as_deref().and_then(Path::parent);
-    match Scenario::parse(&file, &text, beside, &overrides) {
+    let folder = args.file.as_deref().and_then(Path::parent);
+    match Scenario::parse(&file, &text, folder, &overrides) {
         Ok(plan) => Ok(plan),
-        Err(problems) => bail!("this scenario can't be run:\n{problems}"),
+        Err(problems) => bail!("the scenario has mistakes:\n{problems}"),
     }
 }
 
-/// One run's end.
-struct Ended {
-    plan: Checked,
+/// A finished run.
+struct FinishedRun {
+    plan: RunPlan,
     result: Result<Outcome, RunFailure>,
     took: Duration,
 }
@@ -116,18 +118,23 @@ struct Ended {
 fn run(args: &Run) -> Result<ExitCode> {
     let first = plan(args, args.seed)?;
     let seed = first.scenario.run.seed;
-    let seeds: Vec<u64> = (0..u64::from(args.runs)).map(|number| seed.wrapping_add(number)).collect();
+    let seeds: Vec<u64> =
+        (0..u64::from(args.runs)).map(|number| seed.wrapping_add(number)).collect();
     let plans = seeds.iter().map(|seed| plan(args, Some(*seed)));
-    let plans: Vec<Checked> = if args.runs == 1 { vec![first] } else { plans.collect::<Result<_>>()? };
-    let ended = run_all(plans, args.json);
-    let (mut good, mut outcomes) = (true, Vec::new());
-    for Ended { plan, result, took } in &ended {
+    let plans: Vec<RunPlan> =
+        if args.runs == 1 { vec![first] } else { plans.collect::<Result<_>>()? };
+    let finished = run_all(plans, args.json);
+    let (mut succeeded, mut outcomes) = (true, Vec::new());
+    for FinishedRun { plan, result, took } in &finished {
         let seed = plan.scenario.run.seed;
         match result {
             Ok(outcome) => {
                 if let Some(folder) = &args.out {
-                    let folder =
-                        if args.runs == 1 { folder.clone() } else { folder.join(format!("seed-{seed}")) };
+                    let folder = if args.runs == 1 {
+                        folder.clone()
+                    } else {
+                        folder.join(format!("seed-{seed}"))
+                    };
                     report::write(outcome, &plan.topology, &title(args), &folder)
                         .with_context(|| format!("can't write into {}", folder.display()))?;
                 }
@@ -137,11 +144,11 @@ fn run(args: &Run) -> Result<ExitCode> {
                     show(args, outcome, *took)?;
                 }
                 outcomes.push(outcome);
-                good &= complain(args, seed, outcome);
+                succeeded &= report_failures(args, seed, outcome);
             }
             Err(failure) => {
                 note!("nw: seed {seed}: {failure}\nnw: repeat it with: {}", repeat(args, seed));
-                good = false;
+                succeeded = false;
             }
         }
     }
@@ -151,39 +158,43 @@ fn run(args: &Run) -> Result<ExitCode> {
     if let Some(folder) = args.out.as_ref().filter(|_| !args.json) {
         outln!("\ntables and charts: {}", folder.display())?;
     }
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs are independent: each on a thread of its own, as many at a time as there are processors.
-fn run_all(plans: Vec<Checked>, quiet: bool) -> Vec<Ended> {
+/// Runs all plans in parallel, as many at a time as there are processors.
+fn run_all(plans: Vec<RunPlan>, quiet: bool) -> Vec<FinishedRun> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(plans.len());
     let permille = AtomicU64::new(0);
     let bar = progress::parts(1000 * plans.len() as u64, quiet);
     let count = plans.len();
-    let (left, ended) = (Mutex::new(plans.into_iter().enumerate()), Mutex::new(Vec::with_capacity(count)));
+    let (remaining, finished) =
+        (Mutex::new(plans.into_iter().enumerate()), Mutex::new(Vec::with_capacity(count)));
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
-                    let next = left.lock().ok().and_then(|mut left| left.next());
+                    let next = remaining.lock().ok().and_then(|mut remaining| remaining.next());
                     let Some((number, plan)) = next else { break };
                     let (start, mut before) = (Instant::now(), 0);
                     let result = nw_sim::run_with(plan.clone(), |share| {
                         let now = (1000.0 * share) as u64;
-                        bar.set_position(permille.fetch_add(now - before, Ordering::Relaxed) + now - before);
+                        bar.set_position(
+                            permille.fetch_add(now - before, Ordering::Relaxed) + now - before,
+                        );
                         before = now;
                     });
-                    if let Ok(mut ended) = ended.lock() {
-                        ended.push((number, Ended { plan, result, took: start.elapsed() }));
+                    if let Ok(mut finished) = finished.lock() {
+                        finished
+                            .push((number, FinishedRun { plan, result, took: start.elapsed() }));
                     }
                 }
             });
         }
     });
     bar.finish_and_clear();
-    let mut ended = ended.into_inner().unwrap_or_default();
-    ended.sort_by_key(|(number, _)| *number);
-    ended.into_iter().map(|(_, ended)| ended).collect()
+    let mut finished = finished.into_inner().unwrap_or_default();
+    finished.sort_by_key(|(number, _)| *number);
+    finished.into_iter().map(|(_, run)| run).collect()
 }
 
 fn title(args: &Run) -> String {
@@ -194,14 +205,16 @@ fn title(args: &Run) -> String {
     }
 }
 
-/// Says what is not as it should be, and how to see it again; true when there is nothing to say.
-fn complain(args: &Run, seed: u64, outcome: &Outcome) -> bool {
+/// Reports violated invariants and failed expectations, and how to repeat the run. Returns whether
+/// there were none.
+fn report_failures(args: &Run, seed: u64, outcome: &Outcome) -> bool {
     for violation in &outcome.violations {
-        note!("nw: seed {seed}: does not add up, which is a bug: {violation}");
+        note!("nw: seed {seed}: an invariant is violated, which is a bug: {violation}");
     }
     for verdict in outcome.verdicts.iter().filter(|verdict| !verdict.holds) {
-        let measured =
-            verdict.measured.map_or("nothing was measured".to_owned(), |value| format!("it is {value:.6}"));
+        let measured = verdict
+            .measured
+            .map_or("nothing was measured".to_owned(), |value| format!("it is {value:.6}"));
         note!("nw: seed {seed}: expected {}; {measured}", verdict.expected);
     }
     if !outcome.is_good() {
@@ -210,7 +223,7 @@ fn complain(args: &Run, seed: u64, outcome: &Outcome) -> bool {
     outcome.is_good()
 }
 
-/// The command that makes this run again.
+/// Returns the command that repeats this run.
 fn repeat(args: &Run, seed: u64) -> String {
     let mut words = vec!["nw sim run".to_owned()];
     words.extend(args.file.iter().map(|file| quote(&file.display().to_string())));
@@ -222,10 +235,10 @@ fn repeat(args: &Run, seed: u64) -> String {
     words.join(" ")
 }
 
-/// For a shell.
+/// Quotes a word for a shell.
 fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
+    let needs_no_quotes = |c: char| c.is_ascii_alphanumeric() || "-_./:=@".contains(c);
+    if !word.is_empty() && word.chars().all(needs_no_quotes) {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', "'\\''"))
@@ -243,14 +256,15 @@ fn show(args: &Run, outcome: &Outcome, took: Duration) -> Result<()> {
     )?;
     let totals = &outcome.totals;
     outln!(
-        "{} packets over {} events in {:.2} s: {:.0} a second\n",
+        "{} packets over {} events in {:.2} s: {:.0} per second\n",
         totals.packets,
         totals.events,
         took.as_secs_f64(),
         totals.packets as f64 / took.as_secs_f64()
     )?;
-    let percent =
-        |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.2} %", 100.0 * share));
+    let percent = |share: Option<f64>| {
+        share.map_or("-".to_owned(), |share| format!("{:.2} %", 100.0 * share))
+    };
     let ms = |ms: Option<f64>| ms.map_or("-".to_owned(), |ms| format!("{ms:.3}"));
     table(&[
         row([
@@ -264,7 +278,11 @@ fn show(args: &Run, outcome: &Outcome, took: Duration) -> Result<()> {
             ),
         ]),
         row([&"data", &format!("{:.2} Mbit/s", totals.mbps), &"to consumers"]),
-        row([&"content stores", &percent(totals.cs_hit_ratio), &"of Interests at routers answered"]),
+        row([
+            &"content stores",
+            &percent(totals.cs_hit_ratio),
+            &"of Interests at routers answered",
+        ]),
         row([
             &"links",
             &totals.link_packets,
@@ -274,6 +292,19 @@ fn show(args: &Run, outcome: &Outcome, took: Duration) -> Result<()> {
             ),
         ]),
     ])?;
+    show_applications(outcome, ms)?;
+    for verdict in outcome.verdicts.iter().filter(|verdict| verdict.holds) {
+        outln!(
+            "\nas expected: {} ({:.6})",
+            verdict.expected,
+            verdict.measured.unwrap_or_default()
+        )?;
+    }
+    Ok(())
+}
+
+/// Prints a table of applications. `ms`: formats milliseconds.
+fn show_applications(outcome: &Outcome, ms: impl Fn(Option<f64>) -> String) -> Result<()> {
     outln!()?;
     let mut rows = vec![row([
         &"application",
@@ -288,7 +319,7 @@ fn show(args: &Run, outcome: &Outcome, took: Duration) -> Result<()> {
         &"Mbit/s",
         &"done s",
     ])];
-    for app in outcome.applications.iter().take(SHOWN_MAX) {
+    for app in outcome.applications.iter().take(ROWS_MAX) {
         rows.push(row([
             &app.name,
             &app.kind,
@@ -304,11 +335,8 @@ fn show(args: &Run, outcome: &Outcome, took: Duration) -> Result<()> {
         ]));
     }
     table(&rows)?;
-    if outcome.applications.len() > SHOWN_MAX {
-        outln!("… {} more; --out FOLDER writes all", outcome.applications.len() - SHOWN_MAX)?;
-    }
-    for verdict in outcome.verdicts.iter().filter(|verdict| verdict.holds) {
-        outln!("\nas expected: {} ({:.6})", verdict.expected, verdict.measured.unwrap_or_default())?;
+    if outcome.applications.len() > ROWS_MAX {
+        outln!("… {} more; --out FOLDER writes all", outcome.applications.len() - ROWS_MAX)?;
     }
     Ok(())
 }
@@ -326,16 +354,16 @@ fn show_runs(outcomes: &[&Outcome]) -> Result<()> {
     ])];
     let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.4}"));
     for outcome in outcomes {
-        let t = &outcome.totals;
+        let totals = &outcome.totals;
         let good = if outcome.is_good() { "yes" } else { "no" };
         rows.push(row([
             &outcome.seed,
-            &t.sent,
-            &number(t.satisfied),
-            &number(t.rtt_mean_ms),
-            &number(t.rtt_p99_ms),
-            &number(t.cs_hit_ratio),
-            &t.dropped,
+            &totals.sent,
+            &number(totals.satisfied),
+            &number(totals.rtt_mean_ms),
+            &number(totals.rtt_p99_ms),
+            &number(totals.cs_hit_ratio),
+            &totals.dropped,
             &good,
         ]));
     }
@@ -362,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_can_be_repeated_by_copying() {
+    fn repeat_returns_a_command_for_the_shell() {
         let args = Run {
             file: Some("my net.toml".into()),
             topology: Some("grid:3x3".into()),
@@ -376,7 +404,8 @@ mod tests {
         };
         assert_eq!(
             repeat(&args, 42),
-            "nw sim run 'my net.toml' --topology grid:3x3 --seed 42 --duration 2.5 --at '1s node n3 restart'"
+            "nw sim run 'my net.toml' --topology grid:3x3 --seed 42 --duration 2.5 --at '1s node \
+             n3 restart'"
         );
     }
 }

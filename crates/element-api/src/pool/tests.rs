@@ -9,7 +9,7 @@ fn pool(chunks_max: usize) -> Pool {
     Pool::new(KEY, chunks_max, 64)
 }
 
-/// A chunk that was received into, with packets of these lengths back to back, each of octets of its own.
+/// A received chunk with packets of these lengths back to back, each filled with its own number.
 fn received(pool: &mut Pool, lens: &[usize]) -> Vec<Packet> {
     let chunk = pool.take_chunk().expect("a chunk");
     let mut start = 0;
@@ -27,21 +27,21 @@ fn release_all(pool: &mut Pool, packets: Vec<Packet>) {
     packets.into_iter().for_each(|packet| pool.release(packet));
 }
 
-fn is_all(octets: &[u8], mark: u8) -> bool {
-    octets.iter().all(|octet| *octet == mark)
+fn is_all(bytes: &[u8], mark: u8) -> bool {
+    bytes.iter().all(|byte| *byte == mark)
 }
 
 #[test]
-fn a_chunk_is_kept_until_its_loans_have_ended() {
+fn chunk_with_leases_is_not_reused() {
     let mut pool = pool(1);
     let packets = received(&mut pool, &[1000, 0, CHUNK_LEN - 1000, 0]);
-    let loans: Vec<_> = packets.iter().map(|packet| pool.lend(packet)).collect();
+    let leases: Vec<_> = packets.iter().map(|packet| pool.lease(packet)).collect();
     release_all(&mut pool, packets);
     assert_eq!((pool.packets_in_use(), pool.chunks_in_use()), (0, 1));
-    assert!(loans.iter().map(|loan| loan.len()).eq([1000, 0, CHUNK_LEN - 1000, 0]));
-    for loan in loans {
-        assert!(pool.take_chunk().is_none() && pool.alloc(1).is_none(), "the only chunk is lent");
-        pool.end_loan(loan);
+    assert!(leases.iter().map(|lease| lease.len()).eq([1000, 0, CHUNK_LEN - 1000, 0]));
+    for lease in leases {
+        assert!(pool.take_chunk().is_none() && pool.alloc(1).is_none(), "the only chunk is erased");
+        pool.end_lease(lease);
     }
     assert_eq!(pool.chunks_in_use(), 0);
     let again = received(&mut pool, &[CHUNK_LEN]);
@@ -49,11 +49,11 @@ fn a_chunk_is_kept_until_its_loans_have_ended() {
 }
 
 #[test]
-fn a_loan_that_ends_before_its_packet_leaves_it_as_it_was() {
+fn ended_lease_leaves_packet_writable() {
     let mut pool = pool(1);
     let packets = received(&mut pool, &[500]);
-    let loan = pool.lend(&packets[0]);
-    pool.end_loan(loan);
+    let lease = pool.lease(&packets[0]);
+    pool.end_lease(lease);
     pool.bytes_mut(&packets[0])[0] = 9;
     assert_eq!((pool.bytes(&packets[0])[0], pool.chunks_in_use()), (9, 1));
     release_all(&mut pool, packets);
@@ -61,20 +61,20 @@ fn a_loan_that_ends_before_its_packet_leaves_it_as_it_was() {
 }
 
 #[test]
-fn threads_that_die_with_loans_give_the_chunks_back() {
+fn leases_of_panicked_threads_are_collected() {
     let mut pool = pool(3);
     for round in 0..20 {
-        let lent: Vec<Vec<Loan>> = (0..3)
+        let erased: Vec<Vec<ReadLease>> = (0..3)
             .map(|_| {
                 let packets = received(&mut pool, &[100, 200]);
-                let loans = packets.iter().map(|packet| pool.lend(packet)).collect();
+                let leases = packets.iter().map(|packet| pool.lease(packet)).collect();
                 release_all(&mut pool, packets);
-                loans
+                leases
             })
             .collect();
-        let dead = lent.into_iter().map(|loans| {
+        let dead = erased.into_iter().map(|leases| {
             thread::spawn(move || {
-                assert!(is_all(&loans[0], 1) && loans[1].len() < 200, "it dies here");
+                assert!(is_all(&leases[0], 1) && leases[1].len() < 200, "it dies here");
             })
         });
         assert!(dead.map(thread::JoinHandle::join).all(|end| end.is_err()), "{round}");
@@ -86,15 +86,17 @@ fn threads_that_die_with_loans_give_the_chunks_back() {
 }
 
 #[test]
-fn loans_outlive_the_pool() {
+fn leases_outlive_the_pool() {
     let mut pool = pool(4);
     let packets: Vec<_> = (0..3).flat_map(|_| received(&mut pool, &[8000, 8000, 100])).collect();
-    let loans: Vec<_> = packets.iter().map(|packet| pool.lend(packet)).collect();
+    let leases: Vec<_> = packets.iter().map(|packet| pool.lease(packet)).collect();
     release_all(&mut pool, packets);
     let (is_gone, wait) = std::sync::mpsc::channel();
     let reader = thread::spawn(move || {
         wait.recv().unwrap();
-        assert!(loans.iter().zip([1, 2, 3].iter().cycle()).all(|(loan, mark)| is_all(loan, *mark)));
+        assert!(
+            leases.iter().zip([1, 2, 3].iter().cycle()).all(|(lease, mark)| is_all(lease, *mark))
+        );
     });
     drop(pool);
     is_gone.send(()).unwrap();
@@ -102,45 +104,46 @@ fn loans_outlive_the_pool() {
 }
 
 #[test]
-fn what_is_beside_a_loan_in_its_chunk_is_used_as_ever() {
+fn chunk_with_leased_packet_allows_writing_other_packets() {
     let mut pool = pool(4);
     let data = pool.copy_of(&[7; 300]).expect("a buffer");
     let interest = pool.copy_of(&[8; 50]).expect("a buffer");
     pool.meta_mut(&interest).kind = Kind::Interest;
-    let loan = pool.lend(&data);
+    let lease = pool.lease(&data);
     pool.bytes_mut(&interest)[3] = 9;
-    let twin = pool.twin(&interest).expect("a buffer");
-    pool.bytes_mut(&twin)[4] = 10;
+    let copy = pool.duplicate(&interest).expect("a buffer");
+    pool.bytes_mut(&copy)[4] = 10;
     assert_eq!(pool.bytes(&interest)[..6], [8, 8, 8, 9, 8, 8]);
-    assert_eq!(pool.bytes(&twin)[..6], [8, 8, 8, 9, 10, 8]);
-    let ticket = pool.keep_announcement_in(&data, 0..10);
-    let announcement = pool.announcement_packet(ticket).expect("kept");
-    assert_eq!((pool.bytes(&announcement), &loan[..]), (&[7; 10][..], &[7; 300][..]));
+    assert_eq!(pool.bytes(&copy)[..6], [8, 8, 8, 9, 10, 8]);
+    let announcement = pool.keep_announcement_in(&data, 0..10);
+    let announcement = pool.announcement_packet(announcement).expect("kept");
+    assert_eq!((pool.bytes(&announcement), &lease[..]), (&[7; 10][..], &[7; 300][..]));
     let others = received(&mut pool, &[CHUNK_LEN]);
     let three = [(); 2].map(|()| pool.take_chunk().expect("a chunk"));
     pool.chunks_bytes_mut(&three).into_iter().for_each(|chunk| chunk.fill(1));
-    assert!(is_all(&loan, 7));
+    assert!(is_all(&lease, 7));
     three.into_iter().for_each(|chunk| pool.release_chunk(chunk));
     release_all(&mut pool, others);
-    release_all(&mut pool, vec![data, interest, twin, announcement]);
-    pool.end_loan(loan);
+    release_all(&mut pool, vec![data, interest, copy, announcement]);
+    pool.end_lease(lease);
     assert_eq!(pool.chunks_in_use(), 1, "that which packets made here are written to");
 }
 
 #[test]
-fn what_is_lent_is_not_written_through_any_packet() {
+fn writing_leased_bytes_panics() {
     let mut pool = pool(2);
     let chunk = pool.take_chunk().expect("a chunk");
-    let [data, overlapping] = [0..100, 90..200].map(|range| pool.packet_in(&chunk, range).expect("a packet"));
-    let shared = pool.share(&data).expect("a packet");
-    let loan = pool.lend(&data);
+    let [data, overlapping] =
+        [0..100, 90..200].map(|range| pool.packet_in(&chunk, range).expect("a packet"));
+    let shared = pool.clone_shallow(&data).expect("a packet");
+    let lease = pool.lease(&data);
     pool.narrow(&data, 10..20);
     for packet in [&data, &shared, &overlapping] {
         assert!(catch_unwind(AssertUnwindSafe(|| pool.bytes_mut(packet).len())).is_err());
     }
     assert!(catch_unwind(AssertUnwindSafe(|| pool.chunk_bytes_mut(&chunk).len())).is_err());
-    assert_eq!((loan.len(), pool.bytes(&data).len()), (100, 10));
-    pool.end_loan(loan);
+    assert_eq!((lease.len(), pool.bytes(&data).len()), (100, 10));
+    pool.end_lease(lease);
     pool.chunk_bytes_mut(&chunk).fill(3);
     pool.release_chunk(chunk);
     release_all(&mut pool, vec![data, shared, overlapping]);
@@ -150,11 +153,12 @@ fn what_is_lent_is_not_written_through_any_packet() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is received, written, ended and lost meanwhile: what is lent stays as it was, and all chunks come back.
+    /// Whatever is received, written, ended and lost meanwhile, leased bytes stay unchanged and all
+    /// chunks become free.
     #[test]
-    fn loans_stay_as_they_were(steps in proptest::collection::vec((0u8..8, 0usize..64, 0usize..20_000), 1..300)) {
+    fn leased_bytes_never_change(steps in proptest::collection::vec((0u8..8, 0usize..64, 0usize..20_000), 1..300)) {
         let mut pool = pool(6);
-        let (mut packets, mut loans) = (Vec::<Packet>::new(), Vec::<(Loan, Vec<u8>)>::new());
+        let (mut packets, mut leases) = (Vec::<Packet>::new(), Vec::<(ReadLease, Vec<u8>)>::new());
         for (number, (step, at, len)) in steps.into_iter().enumerate() {
             match step {
                 0 | 1 => {
@@ -174,26 +178,26 @@ proptest! {
                 }
                 3 | 4 if !packets.is_empty() => {
                     let packet = &packets[at % packets.len()];
-                    let octets = pool.bytes(packet).to_vec();
-                    loans.push((pool.lend(packet), octets));
+                    let bytes = pool.bytes(packet).to_vec();
+                    leases.push((pool.lease(packet), bytes));
                 }
                 5 if !packets.is_empty() => pool.release(packets.swap_remove(at % packets.len())),
-                6 if !loans.is_empty() => pool.end_loan(loans.swap_remove(at % loans.len()).0),
-                7 if !loans.is_empty() => drop(loans.swap_remove(at % loans.len())),
+                6 if !leases.is_empty() => pool.end_lease(leases.swap_remove(at % leases.len()).0),
+                7 if !leases.is_empty() => drop(leases.swap_remove(at % leases.len())),
                 _ => {}
             }
-            prop_assert!(loans.iter().all(|(loan, octets)| loan[..] == octets[..]));
+            prop_assert!(leases.iter().all(|(lease, bytes)| lease[..] == bytes[..]));
         }
         release_all(&mut pool, packets);
-        loans.into_iter().for_each(|(loan, _)| pool.end_loan(loan));
-        let chunk = pool.take_chunk().expect("none is lent");
+        leases.into_iter().for_each(|(lease, _)| pool.end_lease(lease));
+        let chunk = pool.take_chunk().expect("none is erased");
         pool.release_chunk(chunk);
         prop_assert!(pool.chunks_in_use() <= 1, "at most the one that packets made here are written to");
     }
 }
 
 #[test]
-fn what_is_too_long_leaves_the_chunk_being_filled() {
+fn too_long_packet_keeps_the_write_chunk() {
     let mut pool = pool(2);
     let first = pool.alloc(100).expect("room");
     assert!(pool.alloc(CHUNK_LEN + 1).is_none());

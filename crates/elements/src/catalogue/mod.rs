@@ -1,6 +1,7 @@
-//! Every element by its name: ports, parameters, contract, and how it is made from what a person wrote. For hosts that learn at run time what they run.
+//! Every element by its name: ports, parameters, contract, and its creation from parameters. For
+//! hosts that learn at run time which elements they run.
 //!
-//! An element gets here by two things: `impl Configured` (in a file beside this one), and a line in [`ENTRIES`].
+//! To add an element: `impl Configured` in a file of this folder, and a line in [`ENTRIES`].
 
 mod chain;
 mod guards;
@@ -9,24 +10,34 @@ mod standard;
 mod verifier;
 
 use crate::{
-    BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, RateLimiter, Router,
-    SignatureVerifier, Sink, StrategyForwarder, Tee,
+    BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, RateLimiter,
+    Router, SignatureVerifier, Sink, StrategyForwarder, Tee,
 };
-use nw_element_api::parameters::{Making, ParameterError, ParameterInfo, Parameters, Reader};
-use nw_element_api::{AnyElement, Context, Element, Erased, Instant, Lent, Port, PortInfo};
+use nw_element_api::parameters::{
+    BuildContext, ParameterError, ParameterInfo, ParameterReader, Parameters,
+};
+use nw_element_api::{
+    AnyElement, Context, Element, Erased, ErasedContext, Port, PortInfo, Timestamp, Value,
+};
 use std::any::Any;
 
-/// An element that can be made from parameters.
+/// An element that can be created from parameters.
 pub trait Configured: Element + Send + Sized + 'static {
-    /// All it knows.
+    /// All its parameters.
     const PARAMETERS: &'static [ParameterInfo];
 
-    /// A new one. What is wrong is noted in `reader`, and a default taken in its place; what may be changed later is read by [`apply`](Self::apply).
-    fn make(reader: &mut Reader<'_>) -> Self;
+    /// Creates the element. Errors are added to `reader` and defaults used instead; live parameters
+    /// are read by [`apply`](Self::apply).
+    fn make(reader: &mut ParameterReader<'_>) -> Self;
 
-    /// Reads what may be changed while packets flow (`live`), and makes it so: all of it, or what `reader` does not complain about. Called after
-    /// [`make`](Self::make), and with each change.
-    fn apply(&mut self, now: Instant, reader: &mut Reader<'_>, context: &mut Context<'_, Self::Out>) {
+    /// Reads the live parameters and puts them into effect, except those with errors. Called after
+    /// [`make`](Self::make) and at each change.
+    fn apply(
+        &mut self,
+        now: Timestamp,
+        reader: &mut ParameterReader<'_>,
+        context: &mut Context<'_, Self::Out>,
+    ) {
         let _ = (now, reader, context);
     }
 }
@@ -34,37 +45,39 @@ pub trait Configured: Element + Send + Sized + 'static {
 /// One element of the catalogue.
 #[derive(Clone, Copy)]
 pub struct Entry {
-    /// In graphs and commands.
+    /// Name in graphs and commands.
     pub name: &'static str,
-    /// Where packets enter.
+    /// Input ports.
     pub ins: &'static [PortInfo],
-    /// Where packets leave.
+    /// Output ports.
     pub outs: &'static [PortInfo],
-    /// What it can be told.
+    /// Parameters.
     pub parameters: &'static [ParameterInfo],
-    /// [`Element::CLAIMS_REPLIES`].
-    pub claims_replies: bool,
-    /// [`Element::GUARDS_LOOPS`].
-    pub guards_loops: bool,
-    /// [`Element::leads`], by number.
-    pub leads: fn(u8) -> Vec<u8>,
-    /// [`Element::usual`], by number.
-    pub usual: fn(u8) -> Option<u8>,
+    /// [`Element::TRACKS_PENDING`].
+    pub tracks_pending: bool,
+    /// [`Element::CHOOSES_EGRESS`].
+    pub chooses_egress: bool,
+    /// [`Element::DETECTS_LOOPS`].
+    pub detects_loops: bool,
+    /// [`Element::outputs_for`], by port number.
+    pub outputs_for: fn(u8) -> Vec<u8>,
+    /// [`Element::main_output`], by port number.
+    pub main_output: fn(u8) -> Option<u8>,
     source: &'static str,
     make: Make,
     apply: Apply,
 }
 
-type Make = fn(&Making<'_>, &Parameters) -> Result<Box<dyn AnyElement>, Vec<ParameterError>>;
+type Make = fn(&BuildContext<'_>, &Parameters) -> Result<Box<dyn AnyElement>, Vec<ParameterError>>;
 type Apply = fn(
     &mut dyn AnyElement,
-    Instant,
-    &Making<'_>,
+    Timestamp,
+    &BuildContext<'_>,
     &Parameters,
-    &mut Lent<'_>,
+    &mut ErasedContext<'_>,
 ) -> Result<(), Vec<ParameterError>>;
 
-/// Every element, in the order of their names.
+/// Every element, sorted by name.
 pub const ENTRIES: &[Entry] = &[
     entry::<BackwardRouter>("backward_router", include_str!("../backward_router.rs")),
     entry::<ContentStore>("content_store", include_str!("../content_store.rs")),
@@ -80,90 +93,107 @@ pub const ENTRIES: &[Entry] = &[
     entry::<Tee>("tee", include_str!("../tee.rs")),
 ];
 
-/// The element of a name.
+/// Returns the element of this name.
 pub fn find(name: &str) -> Option<&'static Entry> {
     ENTRIES.iter().find(|entry| entry.name == name)
 }
 
 impl Entry {
-    /// Makes one; nothing of it has seen a packet. [`apply`](Self::apply) is to follow.
+    /// Creates an element. [`apply`](Self::apply) must follow before its first packet.
     ///
     /// # Errors
-    /// All that is wrong with the parameters.
+    /// All errors in the parameters.
     pub fn make(
         &self,
-        making: &Making<'_>,
+        context: &BuildContext<'_>,
         parameters: &Parameters,
     ) -> Result<Box<dyn AnyElement>, Vec<ParameterError>> {
-        (self.make)(making, parameters)
+        (self.make)(context, parameters)
     }
 
-    /// Gives an element of this entry the parameters that may be changed while packets flow.
+    /// Puts the live parameters of an element into effect.
     ///
     /// # Errors
-    /// All that is wrong with them; what is not, is in effect.
+    /// All errors in the parameters; those without errors are in effect.
     ///
     /// # Panics
-    /// When the element is none of this entry.
+    /// When the element is not of this entry.
     pub fn apply(
         &self,
         element: &mut dyn AnyElement,
-        now: Instant,
-        making: &Making<'_>,
+        now: Timestamp,
+        context: &BuildContext<'_>,
         parameters: &Parameters,
-        lent: &mut Lent<'_>,
+        erased: &mut ErasedContext<'_>,
     ) -> Result<(), Vec<ParameterError>> {
-        (self.apply)(element, now, making, parameters, lent)
+        (self.apply)(element, now, context, parameters, erased)
     }
 
-    /// The contract that its file opens with: the sentence that says what it does, then all else, as written.
+    /// Returns the parameter that opens or closes an output port. `None` if the port is always
+    /// open.
+    pub fn gate_of(&self, port: u8) -> Option<&'static ParameterInfo> {
+        let name = self.outs.get(usize::from(port))?.name;
+        self.parameters.iter().find(|info| info.gates == Some(name))
+    }
+
+    /// Returns whether no packet leaves by an output port with these parameters.
+    pub fn is_closed(&self, port: u8, parameters: &Parameters) -> bool {
+        let Some(info) = self.gate_of(port) else { return false };
+        match info.value(parameters) {
+            Some(Value::Text(text)) => text != "port",
+            Some(_) => false,
+            None => info.default != "port",
+        }
+    }
+
+    /// Returns the contract that opens the element's file: its first paragraph as one line, then
+    /// the rest as written.
     pub fn contract(&self) -> (String, String) {
         let docs = self.source.lines().map_while(|line| line.strip_prefix("//!"));
         let text: Vec<&str> = docs.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
-        let first = text.first().copied().unwrap_or_default().to_owned();
-        (first, text.get(1..).unwrap_or_default().join("\n").trim().to_owned())
+        let end = text.iter().position(|line| line.is_empty()).unwrap_or(text.len());
+        (text[..end].join(" "), text[end..].join("\n").trim().to_owned())
     }
 }
 
-/// A parameter that is read once.
-const fn fixed(name: &'static str, default: &'static str, meaning: &'static str) -> ParameterInfo {
-    ParameterInfo { name, default, meaning, live: false }
-}
-
-/// A parameter that may be changed while packets flow.
-const fn live(name: &'static str, default: &'static str, meaning: &'static str) -> ParameterInfo {
-    ParameterInfo { live: true, ..fixed(name, default, meaning) }
-}
-
-/// Exactly one of an element's ports, by its name.
+/// Returns the number of the port with this name or former name.
 pub fn port(ports: &[PortInfo], name: &str) -> Option<u8> {
-    ports.iter().position(|port| port.name == name).map(|at| at as u8)
+    ports.iter().position(|port| port.is_called(name)).map(|at| at as u8)
 }
 
+/// Returns the catalogue entry of an element type.
 const fn entry<E: Configured>(name: &'static str, source: &'static str) -> Entry {
     Entry {
         name,
         ins: Erased::<E>::INS,
         outs: Erased::<E>::OUTS,
         parameters: E::PARAMETERS,
-        claims_replies: E::CLAIMS_REPLIES,
-        guards_loops: E::GUARDS_LOOPS,
-        leads: |port| E::leads(E::In::ALL[usize::from(port)]).iter().map(|out| out.index() as u8).collect(),
-        usual: |port| E::usual(E::In::ALL[usize::from(port)]).map(|out| out.index() as u8),
+        tracks_pending: E::TRACKS_PENDING,
+        chooses_egress: E::CHOOSES_EGRESS,
+        detects_loops: E::DETECTS_LOOPS,
+        outputs_for: |port| {
+            E::outputs_for(E::In::ALL[usize::from(port)])
+                .iter()
+                .map(|out| out.index() as u8)
+                .collect()
+        },
+        main_output: |port| {
+            E::main_output(E::In::ALL[usize::from(port)]).map(|out| out.index() as u8)
+        },
         source,
-        make: |making, parameters| {
-            let mut reader = Reader::new(*making, parameters, E::PARAMETERS);
+        make: |build, parameters| {
+            let mut reader = ParameterReader::new(*build, parameters, E::PARAMETERS);
             let element = E::make(&mut reader);
             match reader.into_errors() {
                 errors if errors.is_empty() => Ok(Box::new(Erased::new(element))),
                 errors => Err(errors),
             }
         },
-        apply: |element, now, making, parameters, lent| {
+        apply: |element, now, build, parameters, erased| {
             let element: &mut dyn Any = element;
             let element = element.downcast_mut::<Erased<E>>().expect("an element of this entry");
-            let mut reader = Reader::new(*making, parameters, E::PARAMETERS);
-            element.with(lent, |element, context| element.apply(now, &mut reader, context));
+            let mut reader = ParameterReader::new(*build, parameters, E::PARAMETERS);
+            element.with(erased, |element, context| element.apply(now, &mut reader, context));
             match reader.into_errors() {
                 errors if errors.is_empty() => Ok(()),
                 errors => Err(errors),

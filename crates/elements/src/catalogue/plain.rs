@@ -1,15 +1,18 @@
-//! Elements that watch, copy and end packets, made from parameters.
+//! Parameters of `counter`, `sink` and `tee`.
 
-use super::{Configured, fixed};
+use super::Configured;
 use crate::{Counter, Sink, Tee};
-use nw_element_api::parameters::{ParameterInfo, Reader};
+use nw_element_api::parameters::{ParameterInfo, ParameterReader};
 use nw_name::PREFIXES_MAX;
 
 impl Configured for Counter {
-    const PARAMETERS: &'static [ParameterInfo] =
-        &[fixed("depth", "0", "also counts by the first so many components of names; 0 does not")];
+    const PARAMETERS: &'static [ParameterInfo] = &[ParameterInfo::fixed(
+        "depth",
+        "0",
+        "name components by which prefixes are counted too; 0 for none",
+    )];
 
-    fn make(reader: &mut Reader<'_>) -> Self {
+    fn make(reader: &mut ParameterReader<'_>) -> Self {
         Counter::new(reader.integer("depth", 0, 0..=PREFIXES_MAX as u64) as usize)
     }
 }
@@ -17,7 +20,7 @@ impl Configured for Counter {
 impl Configured for Sink {
     const PARAMETERS: &'static [ParameterInfo] = &[];
 
-    fn make(_: &mut Reader<'_>) -> Self {
+    fn make(_: &mut ParameterReader<'_>) -> Self {
         Sink
     }
 }
@@ -25,7 +28,7 @@ impl Configured for Sink {
 impl Configured for Tee {
     const PARAMETERS: &'static [ParameterInfo] = &[];
 
-    fn make(_: &mut Reader<'_>) -> Self {
+    fn make(_: &mut ParameterReader<'_>) -> Self {
         Tee
     }
 }

@@ -1,70 +1,72 @@
-//! What a rule of a name filter says, and which names it is about.
+//! Rules of a name filter, and their patterns.
 //!
 //! ```text
-//! deny /a/b            /a/b and all below
-//! deny exact /a/b      /a/b alone
+//! deny /a/b            /a/b and all names below
+//! deny exact /a/b      /a/b only
 //! deny /a/*/c          * is any one component
-//! deny /a/**/c         ** is any number of components, none too: a c anywhere below /a, and all below it
+//! deny /a/**/c         ** is any number of components, or none: a c anywhere below /a,
+//!                      and all names below it
 //! ```
 
 use core::fmt;
 use core::str::FromStr;
 use nw_name::{Name, NameRef, PREFIXES_MAX};
 
-/// What becomes of a name.
+/// What a rule does with a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
-    /// It passes.
+    /// Pass the packet.
     #[default]
     Allow,
-    /// It is refused.
+    /// Reject the packet.
     Deny,
 }
 
-/// Components of a name, at most, that a rule with `**` between others can tell something about.
+/// Most components of a name that is matched by a rule with `**` before other components.
 pub const COMPONENTS_MAX: usize = 64;
 
-/// Names that a rule is about.
+/// A pattern of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePattern {
     head: Vec<Part>,
-    /// What stands behind `**`.
+    /// The components after `**`.
     tail: Option<Vec<Part>>,
     exact: bool,
 }
 
+/// One component of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
-    /// This component, encoded.
-    This(Name),
+    /// This component, with its TLV header.
+    Literal(Name),
     Any,
 }
 
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What it says.
+    /// The verdict for names that match.
     pub verdict: Verdict,
-    /// About which names.
+    /// The names it applies to.
     pub pattern: NamePattern,
 }
 
-/// Why a text is no rule, or a rule was not taken.
+/// Why a text is not a valid rule, or a rule was not added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleError {
-    /// It does not begin with a verdict.
+    /// It does not begin with `allow` or `deny`.
     NoVerdict,
-    /// What follows is no name.
+    /// The pattern does not begin with `/`.
     BadName,
-    /// A part of the name is none.
+    /// A component of the pattern is malformed.
     BadPart(String),
-    /// More components than a prefix may have.
+    /// The pattern has more than 32 components.
     TooLong,
-    /// More than one `**`.
-    TwoSpans,
-    /// As many as there may be.
+    /// The pattern has more than one `**`.
+    TwoMultiWildcards,
+    /// The filter has the most rules allowed.
     Full,
-    /// As many rules with wildcards as there may be.
+    /// The filter has the most rules with wildcards allowed.
     TooManyPatterns,
 }
 
@@ -76,14 +78,19 @@ impl fmt::Display for RuleError {
             }
             RuleError::BadName => f.write_str("the name of a rule begins with /, such as /a/b"),
             RuleError::BadPart(part) => {
-                write!(f, "{part:?} is no component of a name, nor * or **: a * itself is written %2A")
+                write!(
+                    f,
+                    "{part:?} is not a name component, * or **; write %2A for a component that is *"
+                )
             }
             RuleError::TooLong => f.write_str("the name of a rule has at most 32 components"),
-            RuleError::TwoSpans => f.write_str("a rule has ** once: write two rules"),
-            RuleError::Full => f.write_str("there are as many rules as there may be: remove one first"),
-            RuleError::TooManyPatterns => {
-                f.write_str("there are as many rules with * as there may be: remove one first")
+            RuleError::TwoMultiWildcards => {
+                f.write_str("a rule may have ** only once: write two rules")
             }
+            RuleError::Full => f.write_str("the filter is full (rules_max): remove a rule first"),
+            RuleError::TooManyPatterns => f.write_str(
+                "the filter has 256 rules with wildcards, the maximum: remove one first",
+            ),
         }
     }
 }
@@ -94,7 +101,8 @@ impl FromStr for Rule {
     type Err = RuleError;
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
-        let (verdict, pattern) = text.trim().split_once(char::is_whitespace).ok_or(RuleError::NoVerdict)?;
+        let (verdict, pattern) =
+            text.trim().split_once(char::is_whitespace).ok_or(RuleError::NoVerdict)?;
         let verdict = match verdict {
             "allow" => Verdict::Allow,
             "deny" => Verdict::Deny,
@@ -113,12 +121,12 @@ impl FromStr for NamePattern {
             Some(("exact", uri)) => (true, uri.trim()),
             _ => (false, text),
         };
-        let rest = uri.strip_prefix('/').ok_or(RuleError::BadName)?;
+        let pattern_text = uri.strip_prefix('/').ok_or(RuleError::BadName)?;
         let mut pattern = NamePattern { head: Vec::new(), tail: None, exact };
-        for word in rest.split('/').filter(|_| !rest.is_empty()) {
+        for word in pattern_text.split('/').filter(|_| !pattern_text.is_empty()) {
             if word == "**" {
                 if pattern.tail.is_some() {
-                    return Err(RuleError::TwoSpans);
+                    return Err(RuleError::TwoMultiWildcards);
                 }
                 pattern.tail = Some(Vec::new());
                 continue;
@@ -133,85 +141,98 @@ impl FromStr for NamePattern {
     }
 }
 
+/// Parses one component of a pattern.
 fn part(word: &str) -> Result<Part, RuleError> {
     if word == "*" {
         return Ok(Part::Any);
     }
     let name = format!("/{word}").parse::<Name>().ok().filter(|name| name.as_ref().len() == 1);
-    name.map(Part::This).ok_or_else(|| RuleError::BadPart(word.to_owned()))
+    name.map(Part::Literal).ok_or_else(|| RuleError::BadPart(word.to_owned()))
 }
 
 impl NamePattern {
-    /// Of a name and all below it.
-    pub fn below(name: NameRef<'_>) -> Self {
+    /// Creates the pattern of a name and all names below it.
+    pub fn prefix(name: NameRef<'_>) -> Self {
         let head = (0..name.len() as isize).filter_map(|at| name.component(at));
-        let head = head.map(|component| Part::This(Name::new().with(component))).collect();
+        let head = head.map(|component| Part::Literal(Name::new().with(component))).collect();
         NamePattern { head, tail: None, exact: false }
     }
 
-    /// Of the same names without those below.
-    pub(super) fn exactly(self) -> Self {
+    /// Restricts the pattern to names without further components.
+    pub(super) fn into_exact(self) -> Self {
         NamePattern { exact: true, ..self }
     }
 
+    /// Returns all components, without `**`.
     fn parts(&self) -> impl Iterator<Item = &Part> {
         self.head.iter().chain(self.tail.iter().flatten())
     }
 
-    /// True when it is about one name and nothing below.
+    /// Returns whether names with further components do not match.
     pub const fn is_exact(&self) -> bool {
         self.exact
     }
 
-    /// True when it has `**` between others.
-    pub const fn has_span(&self) -> bool {
+    /// Returns whether it has `**` before other components.
+    pub const fn has_multi_wildcard(&self) -> bool {
         self.tail.is_some()
     }
 
-    /// The name it is about, where it has no wildcards.
+    /// Returns the pattern as a name. `None` if it has wildcards.
     pub fn literal(&self) -> Option<Name> {
-        if self.has_span() {
+        if self.has_multi_wildcard() {
             return None;
         }
         self.head.iter().try_fold(Name::new(), |name, part| match part {
-            Part::This(component) => Some(name.with_name(component.as_ref())),
+            Part::Literal(component) => Some(name.with_name(component.as_ref())),
             Part::Any => None,
         })
     }
 
-    /// How much it says: of two patterns that a name fits, the one with more decides. More components, then fewer wildcards, no `**`, exactly this name.
+    /// Returns the specificity: of two patterns that match a name, the higher one decides. More
+    /// components, then fewer wildcards, no `**`, exactly this name.
     pub(super) fn rank(&self) -> u32 {
-        let literal = |part: &&Part| matches!(part, Part::This(_));
-        let (all, literals) = (self.parts().count() as u32, self.parts().filter(literal).count() as u32);
-        rank(all, literals) | u32::from(!self.has_span()) << 1 | u32::from(self.exact)
+        let literal = |part: &&Part| matches!(part, Part::Literal(_));
+        let (components, literals) =
+            (self.parts().count() as u32, self.parts().filter(literal).count() as u32);
+        rank(components, literals)
+            | u32::from(!self.has_multi_wildcard()) << 1
+            | u32::from(self.exact)
     }
 
-    /// [`rank`](Self::rank) of a name of so many components and all below it.
-    pub(super) const fn below_rank(components: usize) -> u32 {
+    /// Returns the [`rank`](Self::rank) of [`prefix`](Self::prefix) for a name with this many
+    /// components.
+    pub(super) const fn prefix_rank(components: usize) -> u32 {
         rank(components as u32, components as u32) | 1 << 1
     }
 
-    /// True when a name fits, which has at most [`COMPONENTS_MAX`] components where there is a `**`.
+    /// Returns whether a name matches. If there is a `**`, the name must have at most
+    /// [`COMPONENTS_MAX`] components.
     pub fn matches(&self, name: NameRef<'_>) -> bool {
-        let mut rest = Encoded(name.as_bytes());
+        let mut components = Encoded(name.as_bytes());
         for part in &self.head {
-            match rest.next() {
+            match components.next() {
                 Some(component) if part.fits(component) => {}
                 _ => return false,
             }
         }
         match &self.tail {
-            None => !self.exact || rest.0.is_empty(),
+            None => !self.exact || components.0.is_empty(),
             Some(tail) if self.exact => {
-                let Some(skipped) = rest.clone().count().checked_sub(tail.len()) else { return false };
-                rest.skip(skipped).zip(tail).all(|(component, part)| part.fits(component))
+                let Some(skipped) = components.clone().count().checked_sub(tail.len()) else {
+                    return false;
+                };
+                components.skip(skipped).zip(tail).all(|(component, part)| part.fits(component))
             }
             Some(tail) => loop {
-                let mut here = rest.clone();
-                if tail.iter().all(|part| here.next().is_some_and(|component| part.fits(component))) {
+                let mut candidate = components.clone();
+                if tail
+                    .iter()
+                    .all(|part| candidate.next().is_some_and(|component| part.fits(component)))
+                {
                     return true;
                 }
-                if rest.next().is_none() {
+                if components.next().is_none() {
                     return false;
                 }
             },
@@ -219,20 +240,22 @@ impl NamePattern {
     }
 }
 
+/// Returns the part of a rank that counts components.
 const fn rank(components: u32, literals: u32) -> u32 {
     components << 16 | literals << 8
 }
 
 impl Part {
+    /// Returns whether an encoded component matches.
     fn fits(&self, component: &[u8]) -> bool {
         match self {
-            Part::This(wanted) => wanted.as_ref().as_bytes() == component,
+            Part::Literal(expected) => expected.as_ref().as_bytes() == component,
             Part::Any => true,
         }
     }
 }
 
-/// The components of a name, each as its whole encoding.
+/// Iterator over the components of a name, each with its TLV header.
 #[derive(Clone)]
 struct Encoded<'a>(&'a [u8]);
 
@@ -254,10 +277,12 @@ impl fmt::Display for NamePattern {
             f.write_str("exact ")?;
         }
         let part = |part: &Part, f: &mut fmt::Formatter<'_>| match part {
-            // A component of this very letter is not a wildcard.
-            Part::This(name) if name.as_ref().as_bytes() == b"\x08\x01*" => f.write_str("/%2A"),
-            Part::This(name) if name.as_ref().as_bytes() == b"\x08\x02**" => f.write_str("/%2A%2A"),
-            Part::This(name) => name.fmt(f),
+            // The component `*` itself is not a wildcard.
+            Part::Literal(name) if name.as_ref().as_bytes() == b"\x08\x01*" => f.write_str("/%2A"),
+            Part::Literal(name) if name.as_ref().as_bytes() == b"\x08\x02**" => {
+                f.write_str("/%2A%2A")
+            }
+            Part::Literal(name) => name.fmt(f),
             Part::Any => f.write_str("/*"),
         };
         self.head.iter().try_for_each(|p| part(p, f))?;
@@ -282,7 +307,7 @@ impl fmt::Display for Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::name;
+    use nw_testkit::bench::name;
     use proptest::prelude::*;
 
     fn matches(pattern: &str, uri: &str) -> bool {
@@ -290,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns() {
+    fn pattern_matches_names_as_documented() {
         for (pattern, uri, is) in [
             ("/", "/", true),
             ("/", "/a", true),
@@ -325,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule() {
+    fn malformed_rule_is_rejected() {
         let long = format!("deny {}", "/a".repeat(33));
         for (text, error) in [
             ("", RuleError::NoVerdict),
@@ -334,7 +359,7 @@ mod tests {
             ("deny a", RuleError::BadName),
             ("deny /a//b", RuleError::BadPart(String::new())),
             ("deny /a/%", RuleError::BadPart("%".into())),
-            ("deny /**/a/**", RuleError::TwoSpans),
+            ("deny /**/a/**", RuleError::TwoMultiWildcards),
             (&long, RuleError::TooLong),
         ] {
             assert_eq!(text.parse::<Rule>(), Err(error), "{text}");
@@ -342,21 +367,24 @@ mod tests {
     }
 
     #[test]
-    fn texts_come_back() {
-        for text in ["deny /", "allow /a/b", "deny exact /a/*/c", "deny /a/**/c/*", "allow /%2A/%2A%2A"] {
+    fn rule_text_survives_a_round_trip() {
+        for text in
+            ["deny /", "allow /a/b", "deny exact /a/*/c", "deny /a/**/c/*", "allow /%2A/%2A%2A"]
+        {
             assert_eq!(text.parse::<Rule>().unwrap().to_string(), text);
         }
         assert_eq!("deny  exact  /a/**".parse::<Rule>().unwrap().to_string(), "deny /a");
-        let below = NamePattern::below(name("/a/b").as_ref());
-        assert_eq!(below, "/a/b".parse().unwrap());
+        let prefix = NamePattern::prefix(name("/a/b").as_ref());
+        assert_eq!(prefix, "/a/b".parse().unwrap());
     }
 
-    /// All ways to fill wildcards in.
+    /// Tries all ways to fill in wildcards.
     fn naive(parts: &[&str], exact: bool, letters: &[u8]) -> bool {
         match parts.split_first() {
             None => !exact || letters.is_empty(),
             Some((&"**", rest)) => {
-                rest.is_empty() || (0..=letters.len()).any(|taken| naive(rest, exact, &letters[taken..]))
+                rest.is_empty()
+                    || (0..=letters.len()).any(|taken| naive(rest, exact, &letters[taken..]))
             }
             Some((&part, rest)) => letters.split_first().is_some_and(|(letter, letters)| {
                 (part == "*" || part.as_bytes() == [*letter]) && naive(rest, exact, letters)
@@ -366,7 +394,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_the_naive_one(
+        fn pattern_agrees_with_model(
             parts in proptest::collection::vec(prop_oneof![Just("a"), Just("b"), Just("*"), Just("**")], 0..6),
             letters in proptest::collection::vec(prop_oneof![Just(b'a'), Just(b'b')], 0..8),
             exact: bool,
@@ -374,13 +402,13 @@ mod tests {
             let text = format!("{}/{}", if exact { "exact " } else { "" }, parts.join("/"));
             let asked = letters.iter().fold(Name::new(), |name, letter| name.with_generic([*letter]));
             if let Ok(pattern) = text.parse::<NamePattern>() {
-                let wanted = naive(&parts, exact, &letters);
-                prop_assert_eq!(pattern.matches(asked.as_ref()), wanted, "{} {}", text, asked);
+                let expected = naive(&parts, exact, &letters);
+                prop_assert_eq!(pattern.matches(asked.as_ref()), expected, "{} {}", text, asked);
                 prop_assert_eq!(pattern.to_string().parse::<NamePattern>(), Ok(pattern));
             }
         }
 
         #[test]
-        fn no_text_panics(text in "(allow|deny| |exact|[/*a%])*") { let _ = text.parse::<Rule>(); }
+        fn parsing_any_text_does_not_panic(text in "(allow|deny| |exact|[/*a%])*") { let _ = text.parse::<Rule>(); }
     }
 }

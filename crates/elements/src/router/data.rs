@@ -1,42 +1,60 @@
-//! Incoming Data: every pending Interest that it satisfies.
+//! Incoming Data: satisfies every pending Interest that it matches.
+//!
+//! Invariant: Data is forwarded only to faces with an unexpired in-record in an entry that it
+//! matches and, unless configured otherwise, only if that entry was sent to the Data's ingress
+//! face.
 
 use super::{Out, Router};
-use crate::strategy::{Lesson, WANTS_DATA};
-use nw_element_api::decode::read_or_drop;
-use nw_element_api::{Cause, Context, FaceId, Instant, Kind, LinkFields, LinkType, Meta, Packet, Pool};
-use nw_tables::pit::{EntryRef, MATCHES_MAX, Single};
-use nw_tables::{Ask, FaceTable};
+use crate::interest_key::interest_key;
+use crate::strategy::{RouteEvent, WANTS_DATA};
+use nw_element_api::decode::resolve_name_or_drop;
+use nw_element_api::{
+    Context, DropCause, FaceId, Kind, LinkFields, LinkType, Meta, Packet, Pool, Timestamp,
+};
+use nw_tables::FaceTable;
+use nw_tables::pit::{EntryRef, MATCHES_MAX, SingleMatch};
 use nw_wire::Token;
 
 impl Router {
+    /// Satisfies the pending Interests that a Data matches. Most Data match one entry with one
+    /// downstream by their token: the fast form.
     #[inline(always)]
-    pub(super) fn data(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
+    pub(super) fn data(&mut self, now: Timestamp, packet: Packet, context: &mut Context<'_, Out>) {
         let (bytes, meta) = context.pool.view_mut(&packet);
-        match self.pit.single(meta.name_in(bytes), &meta.prefixes, &meta.link.token) {
-            Some(single) if single.asked == meta.ingress && single.strategy_bits & WANTS_DATA == 0 => {
-                self.answer_single(now, meta, &single);
+        match self.pit.match_one(meta.name_in(bytes), &meta.prefixes, &meta.link.token) {
+            Some(single)
+                if single.upstream == meta.ingress && single.strategy_bits & WANTS_DATA == 0 =>
+            {
+                self.satisfy_fast(now, meta, &single);
                 context.out.send(Out::Data, packet);
             }
-            _ if meta.name_unread => self.read_first(now, packet, context),
-            _ => self.answer_all(now, packet, context),
+            _ if meta.name_deferred => self.resolve_name_first(now, packet, context),
+            _ => self.satisfy_slow(now, packet, context),
         }
     }
 
-    /// A Data whose label leads to no pending Interest of its name alone.
+    /// Handles Data with a deferred name whose token leads to no pending Interest of that name
+    /// alone.
     #[cold]
-    fn read_first(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
-        if let Some(packet) = read_or_drop(context.pool, packet, context.drops) {
+    fn resolve_name_first(
+        &mut self,
+        now: Timestamp,
+        packet: Packet,
+        context: &mut Context<'_, Out>,
+    ) {
+        if let Some(packet) = resolve_name_or_drop(context.pool, packet, context.drops) {
             self.data(now, packet, context);
         }
     }
 
-    /// True when a pending Interest waits for this Data, or was sent to where this Nack comes from.
-    pub(super) fn awaits(&self, packet: &Packet, pool: &Pool) -> bool {
-        self.awaits_from(pool.meta(packet).ingress, packet, pool)
+    /// Returns whether this Data satisfies a pending Interest, or an out-record exists for this
+    /// Nack.
+    pub(super) fn is_awaiting(&self, packet: &Packet, pool: &Pool) -> bool {
+        self.is_awaiting_from(pool.meta(packet).ingress, packet, pool)
     }
 
-    /// As [`awaits`](Self::awaits), as if it came from the face that was asked.
-    pub(crate) fn awaits_from(&self, asked: FaceId, packet: &Packet, pool: &Pool) -> bool {
+    /// As [`is_awaiting`](Self::is_awaiting), as if the packet came from the face `asked`.
+    pub(crate) fn is_awaiting_from(&self, asked: FaceId, packet: &Packet, pool: &Pool) -> bool {
         let (bytes, meta) = pool.view(packet);
         let token = self.pit.by_token(meta.link.token.as_bytes());
         let mut matched = Vec::with_capacity(MATCHES_MAX);
@@ -46,52 +64,50 @@ impl Router {
                 let digest = || nw_wire::sha256(&[bytes]);
                 self.pit.matches(meta.name_in(bytes), &meta.prefixes, token, digest, &mut matched);
             }
-            Kind::Nack => matched.extend(self.pit.find(&Ask {
-                name: meta.name_in(bytes),
-                prefixes: &meta.prefixes,
-                can_be_prefix: meta.can_be_prefix,
-                must_be_fresh: meta.must_be_fresh,
-            })),
+            Kind::Nack => matched.extend(self.pit.find(&interest_key(meta, bytes))),
         }
         matched.iter().any(|entry| self.pit.out_record(*entry, asked).is_some())
     }
 
-    /// The usual case of [`answer_all`](Self::answer_all): one entry, one asker.
+    /// Satisfies one entry with one downstream: the fast form of
+    /// [`satisfy_slow`](Self::satisfy_slow).
     #[inline(always)]
-    fn answer_single(&mut self, now: Instant, meta: &mut Meta, single: &Single) {
-        if meta.name_unread {
-            meta.prefixes.set_whole(single.hash, meta.name.1);
+    fn satisfy_fast(&mut self, now: Timestamp, meta: &mut Meta, single: &SingleMatch) {
+        if meta.name_deferred {
+            meta.prefixes.set_full_hash(single.hash, meta.name.len);
         }
-        self.dead_nonces.insert_answered(now, single.hash, single.nonce);
+        self.dead_nonces.insert_satisfied(now, single.hash, single.nonce);
         self.counters.satisfied += 1;
-        self.pit.remove_single(single);
-        let asker = &single.asker;
-        let waits =
-            asker.expiry > now && (asker.face != meta.ingress || is_ad_hoc(&self.faces, meta.ingress));
+        self.pit.remove_match(single);
+        let downstream = &single.downstream;
+        let is_waiting = downstream.expiry > now
+            && (downstream.face != meta.ingress || is_ad_hoc(&self.faces, meta.ingress));
         meta.cached = meta.link.no_cache;
-        meta.egress = if waits { asker.face } else { FaceId::NONE };
+        meta.egress = if is_waiting { downstream.face } else { FaceId::NONE };
         let congestion_mark = meta.link.congestion_mark;
         meta.link.clear();
         meta.link.congestion_mark = congestion_mark;
         meta.link.incoming_face = meta.ingress;
-        match asker.token.to_short() {
-            Some((octets, len)) => meta.link.token.set_short(octets, len),
-            None => meta.link.token = asker.token,
+        match downstream.token.to_short() {
+            Some((bytes, len)) => meta.link.token.set_short(bytes, len),
+            None => meta.link.token = downstream.token,
         }
     }
 
+    /// Satisfies any number of entries with any number of downstreams.
     #[inline(never)]
-    fn answer_all(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
+    fn satisfy_slow(&mut self, now: Timestamp, packet: Packet, context: &mut Context<'_, Out>) {
         let mut matched = core::mem::take(&mut self.matched);
         let mut downstreams = core::mem::take(&mut self.downstreams);
         matched.clear();
         downstreams.clear();
-        match self.matching(&packet, &mut matched, context) {
+        match self.find_matches(&packet, &mut matched, context) {
             Ok(()) => {
-                let lesson = self.satisfy(now, &packet, &matched, &mut downstreams, context);
-                match lesson {
-                    Lesson::Nothing => send_data(packet, &downstreams, context),
-                    _ => self.send_announced(now, packet, &downstreams, lesson, context),
+                let route_event =
+                    self.collect_downstreams(now, &packet, &matched, &mut downstreams, context);
+                match route_event {
+                    RouteEvent::None => send_data(packet, &downstreams, context),
+                    _ => self.send_announced(now, packet, &downstreams, route_event, context),
                 }
             }
             Err(cause) => context.pool.drop_packet(packet, cause, context.drops),
@@ -100,72 +116,75 @@ impl Router {
         self.downstreams = downstreams;
     }
 
-    /// "Match ALL PIT entries (exact name, prefixes with CanBePrefix, full name); none: unsolicited." Of these only those whose Interest was sent
-    /// to the face this Data came by, as nobody else is to answer.
+    /// "Match ALL PIT entries (exact name, prefixes with CanBePrefix, full name); none:
+    /// unsolicited." Entries without an out-record for the ingress face are left out.
     #[inline]
-    fn matching(
+    fn find_matches(
         &self,
         packet: &Packet,
         matched: &mut Vec<EntryRef>,
         context: &Context<'_, Out>,
-    ) -> Result<(), Cause> {
+    ) -> Result<(), DropCause> {
         let (bytes, meta) = context.pool.view(packet);
-        // Ours if the peer returns tokens; any other is as good as none.
+        // Our token if the peer returns tokens; any other finds nothing.
         let token = self.pit.by_token(meta.link.token.as_bytes());
         let digest = || nw_wire::sha256(&[bytes]);
         self.pit.matches(meta.name_in(bytes), &meta.prefixes, token, digest, matched);
         if matched.is_empty() {
-            return Err(Cause::UnsolicitedData);
+            return Err(DropCause::UnsolicitedData);
         }
-        // Management answers each asker by token: an answer may stand below the name of somebody else's question.
-        if meta.ingress == FaceId::INTERNAL && token.is_some() && token == matched.first().copied() {
+        // Management answers by token: its answer may be below the name of another client's
+        // Interest.
+        if meta.ingress == FaceId::INTERNAL && token.is_some() && token == matched.first().copied()
+        {
             matched.truncate(1);
         }
         if !self.accept_data_from_any_face {
             matched.retain(|entry| self.pit.out_record(*entry, meta.ingress).is_some());
             if matched.is_empty() {
-                return Err(Cause::DataFromWrongFace);
+                return Err(DropCause::DataFromWrongFace);
             }
         }
         Ok(())
     }
 
-    /// Ends the entries and collects who is to have the Data.
+    /// Ends the entries and collects the downstreams that get the Data.
     ///
-    /// A face that waits in several entries gets one copy for each token it gave, as a peer with tokens knows its entries by them; a peer
-    /// without tokens gets one copy.
+    /// A face with in-records in several entries gets one copy per token it sent, as a peer with
+    /// tokens finds its entries by them; a peer without tokens gets one copy.
     #[inline]
-    fn satisfy(
+    fn collect_downstreams(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         packet: &Packet,
         matched: &[EntryRef],
         downstreams: &mut Vec<(FaceId, Token)>,
         context: &Context<'_, Out>,
-    ) -> Lesson {
-        let mut lesson = Lesson::Nothing;
+    ) -> RouteEvent {
+        let mut route_event = RouteEvent::None;
         let meta = context.pool.meta(packet);
         let (ingress, freshness_ms) = (meta.ingress, meta.freshness_ms);
         let ad_hoc = is_ad_hoc(&self.faces, ingress);
         for &entry in matched {
-            let mut linger_ms = 0;
+            let mut hold_ms = 0;
             if self.pit.strategy_bits(entry) & WANTS_DATA != 0 {
-                let extras = self.tell_strategy(now, entry, packet, context);
-                // One that lingers was counted already, whatever its strategy says now.
-                linger_ms = extras.linger_ms.max(u16::from(self.pit.satisfied(entry).is_some()));
-                if extras.lesson != Lesson::Nothing {
-                    lesson = extras.lesson;
+                let extras = self.strategy_after_data(now, entry, packet, context);
+                // An entry held for late Data was counted already and stays held.
+                hold_ms = extras.hold_ms.max(u16::from(self.pit.satisfied(entry).is_some()));
+                if extras.route_event != RouteEvent::None {
+                    route_event = extras.route_event;
                 }
             }
-            // "Every unexpired in-record face except the incoming (unless ad-hoc), each with its own PIT token."
+            // "Every unexpired in-record face except the incoming (unless ad-hoc), each with its
+            // own PIT token."
             for record in self.pit.in_records(entry) {
                 if record.expiry > now && (ad_hoc || record.face != ingress) {
                     downstreams.push((record.face, record.token));
                 }
             }
-            match linger_ms {
+            match hold_ms {
                 0 => self.finish_satisfied(now, entry),
-                _ => self.linger(now, entry, ingress, freshness_ms, linger_ms),
+                _ => self.hold_for_late_data(now, entry, ingress, freshness_ms, hold_ms),
             }
         }
         if matched.len() > 1 {
@@ -174,15 +193,16 @@ impl Router {
             });
             downstreams.dedup();
         }
-        lesson
+        route_event
     }
 }
 
+/// Returns whether packets may be sent back to the face they came from.
 fn is_ad_hoc(faces: &FaceTable, face: FaceId) -> bool {
     faces.info(face).is_some_and(|info| info.link_type == LinkType::AdHoc)
 }
 
-/// What a Data carries on, but for the token of each downstream.
+/// Returns the link fields of forwarded Data, without the token of each downstream.
 #[inline]
 fn data_fields(meta: &Meta) -> LinkFields {
     LinkFields {
@@ -192,21 +212,26 @@ fn data_fields(meta: &Meta) -> LinkFields {
     }
 }
 
-/// One copy for each downstream, all over the same octets. The last one is the packet itself, which a content store may keep.
+/// Sends one copy per downstream, all over the same bytes. The last one is the packet itself, which
+/// a content store may cache.
 #[inline]
-pub(super) fn send_data(packet: Packet, downstreams: &[(FaceId, Token)], context: &mut Context<'_, Out>) {
+pub(super) fn send_data(
+    packet: Packet,
+    downstreams: &[(FaceId, Token)],
+    context: &mut Context<'_, Out>,
+) {
     let meta = context.pool.meta_mut(&packet);
-    // "CachePolicy NoCache is honoured from any face", and says nothing to the next.
+    // "CachePolicy NoCache is honoured from any face", and not forwarded.
     let cached = meta.link.no_cache;
     let link = data_fields(meta);
     meta.link = link;
     meta.egress = FaceId::NONE;
-    if let Some(((last, last_token), others)) = downstreams.split_last() {
-        // Shared packets copy this flag: only the last one is for the content store.
+    if let Some(((last, last_token), copies)) = downstreams.split_last() {
+        // Copies inherit this flag: only the packet itself is for the content store.
         meta.cached = true;
-        for (face, token) in others {
-            let Some(copy) = context.pool.share(&packet) else {
-                context.drops.count(Cause::NoBuffer);
+        for (face, token) in copies {
+            let Some(copy) = context.pool.clone_shallow(&packet) else {
+                context.drops.count(DropCause::NoBuffer);
                 continue;
             };
             let meta = context.pool.meta_mut(&copy);

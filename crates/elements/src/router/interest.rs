@@ -1,61 +1,86 @@
-//! Incoming Interests.
+//! Incoming Interests: loops, the PIT, the strategy.
+//!
+//! ```text
+//! dead nonce? ─ yes ─► interest_loop                      Nack(Duplicate), or drop
+//!     │ no
+//! find_or_insert_entry ─ pending ─► on_pending            in-record; loop, or select_next_hop
+//!     │ new            └ full ────► interest_when_full    evict, or Nack(Congestion)
+//! next_hop_fast ─ None ─► select_next_hop                 NextHopFaceId, or the strategy
+//!     │ face
+//! record_sent ─► emit
+//! ```
+//!
+//! Invariant: an Interest leaves only after its in-record and its out-record are in the PIT.
 
-use super::{NOWHERE, Out, Router};
-use crate::hints;
-use crate::strategy::{Eligibility, Event, Form, Forward, Nacks, Strategies, StrategyContext, WANTS_WAKING};
-use nw_element_api::{Cause, Context, FaceId, FaceInfo, Instant, LinkType, Meta, Packet};
+use super::{Out, Router};
+use crate::forwarding_hint;
+use crate::interest_key::interest_key;
+use crate::strategy::{Eligibility, Forward, Nacks, SendAs, Strategies, Trigger, WANTS_TIMER};
+use nw_element_api::{Context, DropCause, FaceId, FaceInfo, LinkType, Meta, Packet, Timestamp};
 use nw_name::NameRef;
-use nw_tables::Ask;
-use nw_tables::pit::{Asker, EntryRef, InRecord, PitFull};
+use nw_tables::pit::{Downstream, EntryRef, InRecord, PitFull};
 use nw_wire::NackReason;
 
 impl Router {
+    /// Handles an incoming Interest: dead nonces, the PIT, the next hop.
     #[inline(never)]
-    pub(super) fn interest(&mut self, now: Instant, packet: Packet, context: &mut Context<'_, Out>) {
+    pub(super) fn interest(
+        &mut self,
+        now: Timestamp,
+        packet: Packet,
+        context: &mut Context<'_, Out>,
+    ) {
         let (bytes, meta) = context.pool.view_mut(&packet);
         let Some(face) = self.faces.info(meta.ingress) else {
-            return context.pool.drop_packet(packet, Cause::FaceGone, context.drops);
+            return context.pool.drop_packet(packet, DropCause::FaceGone, context.drops);
         };
         if !meta.link.token.is_none() {
-            self.knows_tokens[meta.ingress.slot()] = true;
+            self.peer_takes_tokens[meta.ingress.slot()] = true;
         }
         // "Name and nonce in the Dead Nonce List: Interest loop."
-        if self.dead_nonces.contains(now, meta.prefixes.key(), meta.nonce) {
+        if self.dead_nonces.contains(now, meta.prefixes.lookup_hash(), meta.nonce) {
             return self.interest_loop(packet, face, context);
         }
-        if meta.hint.1 != 0 {
-            return self.hinted(now, packet, face, context);
+        if meta.forwarding_hint.is_some() {
+            return self.interest_with_forwarding_hint(now, packet, face, context);
         }
-        let (name, expiry) = (meta.name_in(bytes), self.expiry(now, meta));
-        let entry = match self.enter(expiry, name, bytes, meta) {
+        let expiry = self.expiry(now, meta);
+        let entry = match self.find_or_insert_entry(expiry, bytes, meta) {
             Ok((entry, true)) => entry,
-            Ok((entry, false)) => return self.ask_again(now, entry, packet, face, context),
-            Err(full) => return self.interest_without_room(now, packet, face, full, context),
+            Ok((entry, false)) => return self.on_pending(now, entry, packet, face, context),
+            Err(full) => return self.interest_when_full(now, packet, face, full, context),
         };
-        let Some(hop) = self.only_choice(name, meta) else {
-            return self.choose(now, entry, packet, face, true, context);
+        let Some(hop) = self.next_hop_fast(meta.name_in(bytes), meta) else {
+            return self.select_next_hop(now, entry, packet, face, true, context);
         };
-        let sent = self.record_sent::<true>(now, expiry, entry, Forward::plain(hop), bytes, meta);
-        Self::leave(sent, packet, context);
+        let sent = self.record_sent::<true>(now, expiry, entry, Forward::to(hop), bytes, meta);
+        Self::emit(sent, packet, context);
     }
 
-    /// An Interest with a ForwardingHint.
+    /// Handles an Interest with a ForwardingHint.
     #[inline(never)]
-    fn hinted(&mut self, now: Instant, packet: Packet, face: FaceInfo, context: &mut Context<'_, Out>) {
+    fn interest_with_forwarding_hint(
+        &mut self,
+        now: Timestamp,
+        packet: Packet,
+        face: FaceInfo,
+        context: &mut Context<'_, Out>,
+    ) {
         let Some(packet) = self.strip_hint(packet, context) else { return };
         let (bytes, meta) = context.pool.view(&packet);
-        match self.enter(self.expiry(now, meta), meta.name_in(bytes), bytes, meta) {
-            Ok((entry, true)) => self.choose(now, entry, packet, face, true, context),
-            Ok((entry, false)) => self.ask_again(now, entry, packet, face, context),
-            Err(full) => self.interest_without_room(now, packet, face, full, context),
+        match self.find_or_insert_entry(self.expiry(now, meta), bytes, meta) {
+            Ok((entry, true)) => self.select_next_hop(now, entry, packet, face, true, context),
+            Ok((entry, false)) => self.on_pending(now, entry, packet, face, context),
+            Err(full) => self.interest_when_full(now, packet, face, full, context),
         }
     }
 
-    /// An Interest that is pending already: a loop, somebody else who asks, or a retransmission.
+    /// Handles an Interest that is already pending: a loop, another downstream, or a
+    /// retransmission.
     #[inline(never)]
-    pub(super) fn ask_again(
+    pub(super) fn on_pending(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         entry: EntryRef,
         packet: Packet,
         face: FaceInfo,
@@ -65,43 +90,40 @@ impl Router {
         if self.is_duplicate(entry, meta.ingress, meta.nonce, face.link_type) {
             return self.interest_loop(packet, face, context);
         }
-        let asker = Self::asker(self.expiry(now, meta), meta).record();
-        let mut added = self.add_asker(entry, asker);
-        if added == Err(PitFull::Table) && self.make_room_for_record(now, entry, &packet, context) {
-            added = self.add_asker(entry, asker);
+        let downstream = Self::downstream(self.expiry(now, meta), meta).record();
+        let mut added = self.add_downstream(entry, downstream);
+        if added == Err(PitFull::Table) && self.evict_for_record(now, entry, &packet, context) {
+            added = self.add_downstream(entry, downstream);
         }
         match added {
-            Ok(is_new_asker) => self.choose(now, entry, packet, face, is_new_asker, context),
-            Err(full) => self.refuse_full(packet, face, full, context),
+            Ok(is_new_downstream) => {
+                self.select_next_hop(now, entry, packet, face, is_new_downstream, context)
+            }
+            Err(full) => self.reject_full(packet, face, full, context),
         }
     }
 
-    /// Finds the entry, or makes it with its first asker. True when it is new.
+    /// Finds the PIT entry, or inserts it with its first in-record. Returns whether it is new.
     #[inline(always)]
-    pub(super) fn enter(
+    pub(super) fn find_or_insert_entry(
         &mut self,
-        expiry: Instant,
-        name: NameRef<'_>,
+        expiry: Timestamp,
         bytes: &[u8],
         meta: &Meta,
     ) -> Result<(EntryRef, bool), PitFull> {
-        let ask = Ask {
-            name,
-            prefixes: &meta.prefixes,
-            can_be_prefix: meta.can_be_prefix,
-            must_be_fresh: meta.must_be_fresh,
-        };
-        let asker = Self::asker(expiry, meta);
-        self.pit.enter(&ask, bytes, meta.name, meta.nonce_start, &asker)
+        let key = interest_key(meta, bytes);
+        let downstream = Self::downstream(expiry, meta);
+        self.pit.get_or_insert(&key, bytes, meta.name.into(), meta.nonce_start, &downstream)
     }
 
-    /// The usual case of [`choose`](Self::choose) for a new entry: the next hop that the strategy takes whatever else there is. `None` says nothing.
+    /// Returns the next hop of a new entry without calling the strategy: the fast form of
+    /// [`select_next_hop`](Self::select_next_hop). `None`: use the slow form.
     #[inline(always)]
-    fn only_choice(&self, name: NameRef<'_>, meta: &Meta) -> Option<FaceId> {
+    fn next_hop_fast(&self, name: NameRef<'_>, meta: &Meta) -> Option<FaceId> {
         if meta.link.next_hop_face.is_some() {
             return None;
         }
-        let route = self.fib.lookup_hinted(name, &meta.prefixes, &meta.route_hint)?;
+        let route = self.fib.lookup_with_probe(name, &meta.prefixes, &meta.fib_probe)?;
         if !self.strategies.sends_new_to_cheapest(route.strategy) {
             return None;
         }
@@ -111,54 +133,68 @@ impl Router {
         eligibility.allows(face).then_some(face)
     }
 
-    /// Where to, by the application's word or the strategy's.
+    /// Selects next hops, by NextHopFaceId or by the strategy.
     #[inline(never)]
-    pub(super) fn choose(
+    pub(super) fn select_next_hop(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         entry: EntryRef,
         packet: Packet,
         face: FaceInfo,
-        is_new_asker: bool,
+        is_new_downstream: bool,
         context: &mut Context<'_, Out>,
     ) {
         match context.pool.meta(&packet).link.next_hop_face {
             Some(next_hop) => self.bypass_strategy(now, entry, packet, next_hop, context),
-            None => self.ask_strategy(now, entry, packet, face, is_new_asker, context),
+            None => {
+                self.strategy_after_interest(now, entry, packet, face, is_new_downstream, context)
+            }
         }
     }
 
-    /// Until when an Interest waits.
+    /// Returns when an Interest received now expires.
     #[inline(always)]
-    pub(super) fn expiry(&self, now: Instant, meta: &Meta) -> Instant {
-        let max_ms =
-            if meta.ingress_local { self.lifetime_max_ms } else { self.shortage.remote_lifetime_max_ms };
+    pub(super) fn expiry(&self, now: Timestamp, meta: &Meta) -> Timestamp {
+        let max_ms = if meta.ingress_local {
+            self.lifetime_max_ms
+        } else {
+            self.shortage.remote_lifetime_max_ms
+        };
         now.plus_millis(u64::from(meta.lifetime_ms.min(max_ms)))
     }
 
-    /// Who asks, and until when.
+    /// Returns the in-record for this packet: downstream face, nonce, expiry, PIT token.
     #[inline(always)]
-    fn asker(expiry: Instant, meta: &Meta) -> Asker<'_> {
-        Asker { face: meta.ingress, nonce: meta.nonce, expiry, token: &meta.link.token }
+    fn downstream(expiry: Timestamp, meta: &Meta) -> Downstream<'_> {
+        Downstream { face: meta.ingress, nonce: meta.nonce, expiry, token: &meta.link.token }
     }
 
-    /// Remembers who else asked; the entry lives as long as the most patient of them. True when this face had not asked before.
-    fn add_asker(&mut self, entry: EntryRef, asker: InRecord) -> Result<bool, PitFull> {
-        let expiry = asker.expiry;
-        let is_new_asker = self.pit.upsert_in(entry, asker)?;
+    /// Adds or renews an in-record; the entry lives until the latest of them expires. Returns
+    /// whether the face had none.
+    fn add_downstream(&mut self, entry: EntryRef, downstream: InRecord) -> Result<bool, PitFull> {
+        let expiry = downstream.expiry;
+        let is_new_downstream = self.pit.upsert_in(entry, downstream)?;
         // "Expiry timer = latest in-record expiry."
-        let mut latest = self.pit.in_records(entry).map(|record| record.expiry).max().unwrap_or(expiry);
-        // It may have lingered behind the Data that answered it.
+        let mut latest =
+            self.pit.in_records(entry).map(|record| record.expiry).max().unwrap_or(expiry);
+        // The entry may still be held after being satisfied.
         self.pit.set_satisfied(entry, None);
-        if self.pit.strategy_bits(entry) & WANTS_WAKING != 0 {
+        if self.pit.strategy_bits(entry) & WANTS_TIMER != 0 {
             latest = latest.min(self.pit.expiry(entry).unwrap_or(latest));
         }
         self.pit.set_expiry(entry, latest);
-        Ok(is_new_asker)
+        Ok(is_new_downstream)
     }
 
-    /// "Duplicate nonce in any in-/out-record: loop, except on a pt2pt face when the same face already has this nonce (plain retransmission)."
-    fn is_duplicate(&self, entry: EntryRef, ingress: FaceId, nonce: u32, link_type: LinkType) -> bool {
+    /// "Duplicate nonce in any in-/out-record: loop, except on a pt2pt face when the same face
+    /// already has this nonce (plain retransmission)."
+    fn is_duplicate(
+        &self,
+        entry: EntryRef,
+        ingress: FaceId,
+        nonce: u32,
+        link_type: LinkType,
+    ) -> bool {
         let mut duplicate = false;
         for record in self.pit.in_records(entry).filter(|record| record.nonce == nonce) {
             if record.face == ingress && link_type == LinkType::PointToPoint {
@@ -172,20 +208,24 @@ impl Router {
     /// "Non-pt2pt: drop; pt2pt: strategy. Default sends Nack Duplicate; multicast sends nothing."
     fn interest_loop(&mut self, packet: Packet, face: FaceInfo, context: &mut Context<'_, Out>) {
         let meta = context.pool.meta(&packet);
-        let strategy = match self.fib.lookup(meta.name_in(context.pool.bytes(&packet)), &meta.prefixes) {
-            Some(route) => route.strategy,
-            None => Strategies::DEFAULT,
-        };
-        if face.link_type == LinkType::PointToPoint && self.strategies.strategy(strategy).nacks_loops() {
-            self.send_back(packet, NackReason::Duplicate, context);
+        let strategy =
+            match self.fib.lookup(meta.name_in(context.pool.bytes(&packet)), &meta.prefixes) {
+                Some(route) => route.strategy,
+                None => Strategies::DEFAULT,
+            };
+        if face.link_type == LinkType::PointToPoint
+            && self.strategies.strategy(strategy).nacks_loops()
+        {
+            self.return_as_nack(packet, NackReason::Duplicate, context);
         } else {
-            context.pool.drop_packet(packet, Cause::DuplicateNonce, context.drops);
+            context.pool.drop_packet(packet, DropCause::DuplicateNonce, context.drops);
         }
     }
 
-    /// "Strip ForwardingHint if in producer region": one of its names is a prefix of a region's.
+    /// "Strip ForwardingHint if in producer region": one of its names is a prefix of a region's
+    /// name.
     fn strip_hint(&mut self, packet: Packet, context: &mut Context<'_, Out>) -> Option<Packet> {
-        match hints::strip(&self.regions, packet, context.pool) {
+        match forwarding_hint::strip(&self.regions, packet, context.pool) {
             Ok(packet) => Some(packet),
             Err((packet, reason)) => {
                 context.pool.drop_packet(packet, reason, context.drops);
@@ -197,56 +237,37 @@ impl Router {
     /// "NextHopFaceId set: send there (bypasses strategy and scope, drop if no such face)."
     fn bypass_strategy(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         entry: EntryRef,
         packet: Packet,
         next_hop: FaceId,
         context: &mut Context<'_, Out>,
     ) {
         if !self.faces.contains(next_hop) {
-            return context.pool.drop_packet(packet, Cause::NextHopUnknown, context.drops);
+            return context.pool.drop_packet(packet, DropCause::NextHopUnknown, context.drops);
         }
-        self.send_interest(now, entry, packet, Forward::plain(next_hop), context);
+        self.send_interest(now, entry, packet, Forward::to(next_hop), context);
     }
 
-    fn ask_strategy(
+    /// Calls the strategy and carries out its decisions.
+    fn strategy_after_interest(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         entry: EntryRef,
         packet: Packet,
         face: FaceInfo,
-        is_new_asker: bool,
+        is_new_downstream: bool,
         context: &mut Context<'_, Out>,
     ) {
         let (bytes, meta) = context.pool.view(&packet);
-        let ingress = meta.ingress;
-        let name = meta.name_in(bytes);
-        let route = self.fib.lookup_hinted(name, &meta.prefixes, &meta.route_hint);
-        let (strategy, by_name, route_len) = route
-            .map_or((Strategies::DEFAULT, NOWHERE, 0), |r| (r.strategy, r.next_hops, r.prefix_len as u8));
-        // The hint says where to; the strategy is still that of the name.
-        let next_hops = if meta.hint.1 == 0 {
-            by_name
-        } else {
-            hints::next_hops(&self.fib, &self.key, hints::names(meta, bytes))
-        };
-        let eligibility = Eligibility::new(
-            &self.faces,
-            ingress,
-            meta.ingress_local,
-            self.scopes.of(|| name, &meta.prefixes),
-        );
-        let event = Event { now, entry, ingress, next_hops, eligibility, meta, bytes, route_len, strategy };
-        let mut event =
-            StrategyContext::new(event, &mut self.pit, &mut self.strategy_state, &mut self.decisions);
-        self.strategies.strategy(strategy).after_interest(&mut event);
+        self.call_strategy(now, entry, Trigger::Interest, bytes, meta);
 
         let forwards = self.decisions.forwards.len();
         if forwards == 0 {
-            return self.not_forwarded(now, entry, packet, face, is_new_asker, context);
+            return self.not_forwarded(now, entry, packet, face, is_new_downstream, context);
         }
-        if self.decisions.extras.wake_ms != 0 {
-            self.set_waking(now, entry);
+        if self.decisions.extras.timer_ms != 0 {
+            self.set_strategy_timer(now, entry);
         }
         for at in 0..forwards - 1 {
             let forward = self.decisions.forwards[at];
@@ -256,31 +277,39 @@ impl Router {
         self.send_interest(now, entry, packet, last, context);
     }
 
+    /// Sends a copy of an Interest to one of several next hops.
     fn send_copy(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         entry: EntryRef,
         packet: &Packet,
         forward: Forward,
         context: &mut Context<'_, Out>,
     ) {
-        if forward.form == Form::Probe {
-            return self.send_again(now, entry, context.pool.meta(packet).ingress, forward, context);
+        if forward.send_as == SendAs::Probe {
+            return self.send_pending_copy(
+                now,
+                entry,
+                context.pool.meta(packet).ingress,
+                forward,
+                context,
+            );
         }
-        let Some(copy) = context.pool.share(packet) else {
-            return context.drops.count(Cause::NoBuffer);
+        let Some(copy) = context.pool.clone_shallow(packet) else {
+            return context.drops.count(DropCause::NoBuffer);
         };
         context.pool.meta_mut(&copy).link = context.pool.meta(packet).link;
         self.send_interest(now, entry, copy, forward, context);
     }
 
+    /// Handles an Interest that the strategy did not forward: Nack, suppression, or no route.
     fn not_forwarded(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         entry: EntryRef,
         packet: Packet,
         face: FaceInfo,
-        is_new_asker: bool,
+        is_new_downstream: bool,
         context: &mut Context<'_, Out>,
     ) {
         let ingress = context.pool.meta(&packet).ingress;
@@ -290,13 +319,13 @@ impl Router {
                 if self.pit.in_records(entry).next().is_none() {
                     self.finish_unsatisfied(now, entry);
                 }
-                self.refuse(packet, face, reason, Cause::NoRoute, context);
+                self.reject(packet, face, reason, DropCause::NoRoute, context);
             }
-            Nacks::Nobody => {
-                let cause = match (self.decisions.suppressed, is_new_asker) {
-                    (true, true) => Cause::Aggregated,
-                    (true, false) => Cause::RetransmissionSuppressed,
-                    (false, _) => Cause::NoRoute,
+            Nacks::None => {
+                let cause = match (self.decisions.suppressed, is_new_downstream) {
+                    (true, true) => DropCause::Aggregated,
+                    (true, false) => DropCause::RetransmissionSuppressed,
+                    (false, _) => DropCause::NoRoute,
                 };
                 context.pool.drop_packet(packet, cause, context.drops);
             }
@@ -305,7 +334,7 @@ impl Router {
 
     /// "A full table answers Nack(Congestion) and counts it."
     #[cold]
-    pub(super) fn refuse_full(
+    pub(super) fn reject_full(
         &mut self,
         packet: Packet,
         face: FaceInfo,
@@ -313,24 +342,24 @@ impl Router {
         context: &mut Context<'_, Out>,
     ) {
         let cause = match full {
-            PitFull::Table => Cause::PitFull,
-            PitFull::Face => Cause::PitFullForFace,
+            PitFull::Table => DropCause::PitFull,
+            PitFull::Face => DropCause::PitFullForFace,
         };
-        self.refuse(packet, face, NackReason::Congestion, cause, context);
+        self.reject(packet, face, NackReason::Congestion, cause, context);
     }
 
-    /// Counts why, and sends the Interest back as a Nack where the link carries Nacks.
-    fn refuse(
+    /// Counts the cause, and sends the Interest back as a Nack if the link carries Nacks.
+    fn reject(
         &mut self,
         packet: Packet,
         face: FaceInfo,
         reason: NackReason,
-        cause: Cause,
+        cause: DropCause,
         context: &mut Context<'_, Out>,
     ) {
         if face.link_type == LinkType::PointToPoint {
             context.drops.count(cause);
-            self.send_back(packet, reason, context);
+            self.return_as_nack(packet, reason, context);
         } else {
             context.pool.drop_packet(packet, cause, context.drops);
         }

@@ -1,67 +1,80 @@
-//! The NDN forwarding plane: pending Interest table, FIB and strategies. Asked after the content store.
+//! The NDN forwarding plane: pending Interest table (PIT), FIB and strategies. It comes after the
+//! content store.
 //!
 //! ```text
 //! In:     interest, data, nack
-//! Out:    interest, data, nack, lesson
-//! Needs:  all that decoding fills, but for names of labelled Data; ingress, ingress_local, link as received; scope, hop limit and nonce seen to by
-//!         `packet_dispatcher`
-//! Sets:   egress and link (as to be sent) of all that leaves; cached, true on all copies of a Data but one
-//! State:  pending Interests, routes, dead nonces, strategies, their measurements, announcements: each of a size fixed at start
-//! Timers: one per pending Interest: the latest of its askers' lifetimes, or earlier where a strategy asked to be woken; ten a second while the
-//!         table of pending Interests is more than a quarter full
+//! Out:    interest, data, nack, route_event
+//! Needs:  all that decoding fills, except names of Data with our token; ingress, ingress_local,
+//!         link as received; scope, hop limit and nonce handled by `packet_dispatcher`
+//! Sets:   egress and link (as to be sent) of all packets sent; cached, true on all copies of a
+//!         Data but one
+//! State:  PIT, FIB, dead nonce list, strategies, their measurements, announcements: each of a size
+//!         fixed at start
+//! Timers: one per pending Interest: the latest in-record expiry, or earlier if a strategy set a
+//!         timer; ten a second while the PIT is more than a quarter full
 //! Cost:   benchmark `forward/memory/fib1e6`
-//! Drops:  duplicate_nonce, aggregated, retransmission_suppressed, no_route, next_hop_unknown, hop_limit_spent, pit_full,
-//!         pit_full_for_face, pit_evicted, unsolicited_data, data_from_wrong_face, unsolicited_nack, nack_on_multi_access, nack_consumed, face_gone,
-//!         no_buffer, malformed_too_long, malformed_truncated, malformed_number_not_minimal, malformed_type_range,
-//!         malformed_digest_length (the last four: names that were read late)
-//! Spec:   NDN Packet Format 0.3; NDNLPv2; the pipelines of the reference forwarder where the specification leaves it open
+//! Drops:  duplicate_nonce, aggregated, retransmission_suppressed, no_route, next_hop_unknown,
+//!         hop_limit_spent, pit_full, pit_full_for_face, pit_evicted, unsolicited_data,
+//!         data_from_wrong_face, unsolicited_nack, nack_on_multi_access, nack_consumed, face_gone,
+//!         no_buffer, malformed_too_long, malformed_truncated, malformed_number_not_minimal,
+//!         malformed_type_range, malformed_digest_length (the last four: names resolved late)
+//! Spec:   NDN Packet Format 0.3; NDNLPv2; the pipelines of NFD where the specification leaves it
+//!         open
 //! ```
 //!
-//! A packet leaves by `data` with egress 0 when nobody waits for it any more but a content store may keep it. What leaves by `lesson` is for control:
-//! a prefix announcement (an undecoded Data) from which a route to `ingress` is to be made, or a Nack for which `ingress` is no route any more.
+//! Data leaves by `data` with egress 0 if it has no downstream left but a content store may keep
+//! it. Packets that leave by `route_event` are for control: a prefix announcement (an undecoded
+//! Data) from which a route to `ingress` is to be made, or a Nack after which the route to
+//! `ingress` is to be removed.
 //!
 //! | file | what |
 //! |---|---|
-//! | `interest.rs` | incoming Interests: loops, the table, the strategy |
+//! | `interest.rs` | incoming Interests: loops, the PIT, the strategy |
 //! | `data.rs` | incoming Data: every pending Interest it satisfies |
 //! | `nack.rs` | incoming and outgoing Nacks |
-//! | `outgoing.rs` | outgoing Interests, expiry |
-//! | `shortage.rs` | what gives way when the table is short, and how lifetimes are cut before |
-//! | `scan.rs` | what looks at every pending Interest, a part at a time |
-//! | `seldom.rs` | what few strategies ask for: copies of their own, waking, lingering, announcements |
+//! | `outgoing.rs` | outgoing Interests, end of pending ones |
+//! | `strategy_events.rs` | calls of the strategy; timers, late Data |
+//! | `copies.rs` | packets made from the PIT's copy of an Interest |
+//! | `announcements.rs` | prefix announcements of self-learning |
+//! | `shortage.rs` | eviction when the PIT is full, shorter lifetimes before that |
+//! | `scan.rs` | scans of the whole PIT, a part per tick |
 //! | `control.rs` | faces, routes, strategies, regions; status |
-//! | `routes.rs` | what a change of a route is to a FIB, its own or a shared one |
+//! | `routes.rs` | changes of a FIB, the router's own or a shared one |
 
+mod announcements;
 mod control;
+mod copies;
 mod data;
 mod interest;
 mod nack;
 mod outgoing;
 pub mod routes;
 mod scan;
-mod seldom;
 mod shortage;
+mod strategy_events;
 
+use crate::INTEREST_LIFETIME_MAX_MS;
 use crate::scope::Scopes;
-use crate::strategy::{DISCOVERY_FACES_MAX, Decisions, Strategies, StrategyState, WANTS_WAKING};
-use nw_element_api::{Context, Element, FaceId, FaceInfo, Instant, Meta, Packet, Peer, Pool};
+use crate::strategy::{DISCOVERY_FACES_MAX, Decisions, Strategies, StrategyState, WANTS_TIMER};
+use announcements::Announcements;
+use nw_element_api::{Context, Element, FaceId, FaceInfo, Meta, Packet, Peer, Pool, Timestamp};
 use nw_name::{HashKey, Name};
 use nw_tables::FaceTable;
 use nw_tables::dnl::DeadNonceList;
 use nw_tables::fib::{Fib, FibConfig, NextHop};
 use nw_tables::pit::{EntryRef, MATCHES_MAX, Pit, PitConfig, TOKEN_LEN};
 use nw_wire::Token;
-use seldom::Announcements;
+
 use std::sync::Arc;
 
 nw_element_api::ports! {
     /// Where packets enter.
     pub enum In {
-        /// Not answered by the content store.
+        /// Interests the content store did not answer.
         Interest = "interest" [Interest],
-        /// From a face, not from the content store.
+        /// Data from a face, not from the content store.
         Data = "data" [Data],
-        /// A refusal of an Interest that was sent.
+        /// Nacks for Interests that were sent.
         Nack = "nack" [Nack],
     }
 }
@@ -69,42 +82,46 @@ nw_element_api::ports! {
 nw_element_api::ports! {
     /// Where packets leave.
     pub enum Out {
-        /// To a next hop.
+        /// Interests for a next hop.
         Interest = "interest" [Interest],
-        /// To an asker.
+        /// Data for a downstream.
         Data = "data" [Data],
-        /// To an asker.
+        /// Nacks for a downstream.
         Nack = "nack" [Nack],
-        /// To control, which changes routes.
-        Lesson = "lesson" [Data, Nack],
+        /// Announcements and Nacks for control, which changes routes.
+        RouteEvent = "route_event" | "lesson" [Data, Nack],
     }
 }
 
-/// What a router is made with.
+/// Configuration of a router.
 #[derive(Clone, Debug)]
 pub struct RouterConfig {
-    /// Number of this shard, in the tokens it gives.
+    /// Number of this shard, written into its PIT tokens.
     pub shard: u8,
-    /// Sizes of the pending Interest table.
+    /// Sizes of the PIT.
     pub pit: PitConfig,
     /// Sizes of the FIB.
     pub fib: FibConfig,
-    /// Nonces remembered after their Interest is gone.
+    /// Nonces remembered after their Interest has ended.
     pub dead_nonces: usize,
-    /// Gives each Interest that is sent a token of 6 octets, to be returned by the peer if it can.
+    /// Whether each Interest that is sent carries a PIT token of 6 bytes, to be returned by the
+    /// peer.
     pub upstream_tokens: bool,
-    /// Takes Data from a face that was not asked, as the reference does. A hole: whoever guesses a name answers for it.
+    /// Whether Data is accepted from a face the Interest was not sent to, as in NFD. Insecure: any
+    /// face that guesses a name can answer.
     pub accept_data_from_any_face: bool,
-    /// InterestLifetimes are cut to this many milliseconds; those of remote faces to less while the table is short.
+    /// Longest InterestLifetime in milliseconds; longer ones are reduced to it. Remote faces get
+    /// less while the PIT is nearly full.
     pub lifetime_max_ms: u32,
-    /// Prefixes of which strategies remember something.
+    /// Prefixes for which strategies keep measurements.
     pub measurements: usize,
-    /// Makes what strategies draw.
+    /// Seed of the strategies' random numbers.
     pub seed: u64,
 }
 
 impl Default for RouterConfig {
-    /// A quarter of a million pending Interests, a million prefixes; tokens are given, Data is taken only from whom it was asked.
+    /// 262,144 pending Interests and as many prefixes; tokens are sent; Data is accepted only from
+    /// faces the Interest was sent to.
     fn default() -> Self {
         RouterConfig {
             shard: 0,
@@ -113,26 +130,23 @@ impl Default for RouterConfig {
             dead_nonces: 1 << 18,
             upstream_tokens: true,
             accept_data_from_any_face: false,
-            lifetime_max_ms: LIFETIME_MAX_DEFAULT_MS,
+            lifetime_max_ms: INTEREST_LIFETIME_MAX_MS,
             measurements: 1 << 16,
             seed: 0,
         }
     }
 }
 
-/// Longer than any client's known to wait: a reader of face events asks for a minute.
-const LIFETIME_MAX_DEFAULT_MS: u32 = 600_000;
-
-/// What became of pending Interests.
+/// How pending Interests ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouterCounters {
-    /// Pending Interests that were answered by Data.
+    /// Satisfied by Data.
     pub satisfied: u64,
-    /// Pending Interests that ended otherwise.
+    /// Ended without Data.
     pub unsatisfied: u64,
 }
 
-/// See the module.
+/// The router element.
 #[derive(Debug)]
 pub struct Router {
     key: HashKey,
@@ -142,36 +156,36 @@ pub struct Router {
     lifetime_max_ms: u32,
     shortage: shortage::ShortageState,
     pit: Pit,
-    /// Its own, or one that several routers read: then it is replaced, never changed.
+    /// Its own FIB, or one shared with other routers: a shared one is replaced, never changed.
     fib: Arc<Fib>,
     dead_nonces: DeadNonceList,
     faces: FaceTable,
-    /// By face slot: the peer has used PIT tokens itself. Some libraries take an Interest with a link field they don't know for an error, so a local
-    /// application that never showed a token is sent none.
-    knows_tokens: Vec<bool>,
+    /// By face slot: whether the peer accepts PIT tokens. Some libraries reject an Interest with an
+    /// unknown link field, so a local application is sent none until it has used tokens itself.
+    peer_takes_tokens: Vec<bool>,
     strategies: Strategies,
     strategy_state: StrategyState,
     announcements: Announcements,
-    /// Names of the regions this router is in: ForwardingHints that lead here have done their work.
+    /// Names of the producer regions this router is in: a ForwardingHint that leads here is
+    /// removed.
     regions: Vec<Name>,
     counters: RouterCounters,
-    scans: scan::Scans,
-    // Room used again by each packet, so that none of them allocates.
+    scans: scan::TableScans,
+    // Buffers reused for each packet, so that no packet allocates.
     decisions: Decisions,
     matched: Vec<EntryRef>,
     downstreams: Vec<(FaceId, Token)>,
 }
 
-/// Pending Interests ended by one call of [`Element::tick`].
+/// Pending Interests expired by one call of [`Element::tick`].
 const EXPIRED_PER_TICK: usize = 1024;
 
 impl Router {
-    /// Without faces and routes; `/` has the default strategy and no next hop.
-    ///
-    /// `key` is the one packets are decoded with.
+    /// Creates a router without faces and routes; `/` has the default strategy and no next hop.
+    /// `key` must be the key that packets are decoded with.
     ///
     /// # Panics
-    /// When the FIB is to have no prefix at all.
+    /// When the FIB has no room for a single prefix.
     pub fn new(key: HashKey, config: RouterConfig) -> Self {
         let next_hops_max = config.fib.next_hops_per_prefix_max;
         // Routers of one graph have different seeds.
@@ -187,20 +201,20 @@ impl Router {
             fib: Arc::new(fib),
             dead_nonces: DeadNonceList::new(config.dead_nonces),
             faces: FaceTable::new(),
-            knows_tokens: Vec::new(),
+            peer_takes_tokens: Vec::new(),
             strategies: Strategies::default(),
             strategy_state: StrategyState::new(config.measurements, config.seed),
             announcements: Announcements::default(),
             regions: Vec::new(),
             counters: RouterCounters::default(),
-            scans: scan::Scans::default(),
+            scans: scan::TableScans::default(),
             decisions: Decisions::with_capacity(next_hops_max.max(DISCOVERY_FACES_MAX)),
             matched: Vec::with_capacity(MATCHES_MAX),
             downstreams: Vec::with_capacity(1024),
         }
     }
 
-    /// [`prefetch`](Element::prefetch) without the FIB.
+    /// [`prefetch`](Element::prefetch) for the PIT and the dead nonce list, without the FIB.
     #[inline(always)]
     pub(crate) fn prefetch_pending(&self, stage: usize, port: In, meta: &Meta) {
         match port {
@@ -209,15 +223,21 @@ impl Router {
                     meta.maybe_pending.set(self.pit.prefetch(stage, &meta.prefixes));
                 }
                 if stage == 0 {
-                    self.dead_nonces.prefetch(meta.arrival, meta.prefixes.key(), meta.nonce);
+                    self.dead_nonces.prefetch(
+                        meta.arrival,
+                        meta.prefixes.lookup_hash(),
+                        meta.nonce,
+                    );
                 }
             }
-            // With a token the entry is usually found without the index.
-            In::Data if meta.link.token.len() != TOKEN_LEN => _ = self.pit.prefetch(stage, &meta.prefixes),
-            In::Data if stage == 2 => self.pit.prefetch_hash(meta.likely_hash.get()),
+            // With our token the entry is usually found without the index.
+            In::Data if meta.link.token.len() != TOKEN_LEN => {
+                _ = self.pit.prefetch(stage, &meta.prefixes)
+            }
+            In::Data if stage == 2 => self.pit.prefetch_hash(meta.predicted_hash.get()),
             In::Data => {
                 if let Some(hash) = self.pit.prefetch_token(stage, &meta.link.token) {
-                    meta.likely_hash.set(hash);
+                    meta.predicted_hash.set(hash);
                 }
             }
             In::Nack => _ = self.pit.prefetch(stage, &meta.prefixes),
@@ -229,9 +249,10 @@ impl Element for Router {
     type In = In;
     type Out = Out;
 
-    const CLAIMS_REPLIES: bool = true;
-    const GUARDS_LOOPS: bool = true;
-    const TAKES_UNREAD_NAMES: bool = true;
+    const CHOOSES_EGRESS: bool = true;
+    const TRACKS_PENDING: bool = true;
+    const DETECTS_LOOPS: bool = true;
+    const ACCEPTS_DEFERRED_NAMES: bool = true;
 
     fn prefetch_stages(port: In) -> usize {
         match port {
@@ -240,44 +261,50 @@ impl Element for Router {
         }
     }
 
-    fn leads(port: In) -> &'static [Out] {
+    fn outputs_for(port: In) -> &'static [Out] {
         match port {
-            In::Interest | In::Nack => &[Out::Interest, Out::Nack, Out::Lesson],
-            In::Data => &[Out::Data, Out::Lesson],
+            In::Interest | In::Nack => &[Out::Interest, Out::Nack, Out::RouteEvent],
+            In::Data => &[Out::Data, Out::RouteEvent],
         }
     }
 
     #[inline]
-    fn usual(port: In) -> Option<Out> {
+    fn main_output(port: In) -> Option<Out> {
         (port == In::Data).then_some(Out::Data)
     }
 
     #[inline(always)]
-    fn is_far(&self) -> bool {
-        self.fib.is_far()
+    fn exceeds_tlb_reach(&self) -> bool {
+        self.fib.exceeds_tlb_reach()
     }
 
     #[inline(always)]
-    fn prefetch_far(&self, port: In, meta: &Meta) {
+    fn prefetch_pages(&self, port: In, meta: &Meta) {
         if port == In::Interest {
-            self.fib.prefetch_far(&meta.prefixes);
+            self.fib.prefetch_pages(&meta.prefixes);
         }
     }
 
     #[inline(always)]
     fn prefetch(&self, stage: usize, port: In, meta: &Meta) {
-        // It ends in the content store then, nearly always.
-        if port == In::Interest && stage > 0 && meta.cache_hint.is_maybe_here() {
+        // The content store most likely answers.
+        if port == In::Interest && stage > 0 && meta.cs_probe.may_be_cached() {
             return;
         }
         self.prefetch_pending(stage, port, meta);
         if port == In::Interest {
-            self.fib.prefetch_hinted(stage, &meta.prefixes, &meta.route_hint);
+            self.fib.prefetch_with_probe(stage, &meta.prefixes, &meta.fib_probe);
         }
     }
 
     #[inline(always)]
-    fn process(&mut self, now: Instant, port: In, packet: Packet, context: &mut Context<'_, Out>) {
+    fn process(
+        &mut self,
+        now: Timestamp,
+        port: In,
+        packet: Packet,
+        context: &mut Context<'_, Out>,
+    ) {
         match port {
             In::Interest => self.interest(now, packet, context),
             In::Data => self.data(now, packet, context),
@@ -293,7 +320,7 @@ impl Element for Router {
         self.pit.set_peer(face, peer);
     }
 
-    fn face_gone(&mut self, now: Instant, face: FaceId) {
+    fn face_gone(&mut self, now: Timestamp, face: FaceId) {
         self.remove_face(now, face);
     }
 
@@ -301,24 +328,24 @@ impl Element for Router {
         self.pit.is_empty()
     }
 
-    fn expects(&self, packet: &Packet, pool: &Pool) -> bool {
-        self.awaits(packet, pool)
+    fn awaits_reply(&self, packet: &Packet, pool: &Pool) -> bool {
+        self.is_awaiting(packet, pool)
     }
 
-    fn deadline(&self) -> Option<Instant> {
+    fn deadline(&self) -> Option<Timestamp> {
         if !self.scans.is_empty() {
-            return Some(Instant::START);
+            return Some(Timestamp::START);
         }
         [self.pit.next_expiry(), self.shortage_deadline()].into_iter().flatten().min()
     }
 
-    fn tick(&mut self, now: Instant, context: &mut Context<'_, Out>) {
+    fn tick(&mut self, now: Timestamp, context: &mut Context<'_, Out>) {
         self.check_shortage(now);
         self.scan_part(now, context);
         for _ in 0..EXPIRED_PER_TICK {
             match self.pit.pop_expired(now) {
-                Some(entry) if self.pit.strategy_bits(entry) & WANTS_WAKING != 0 => {
-                    self.wake_strategy(now, entry, context);
+                Some(entry) if self.pit.strategy_bits(entry) & WANTS_TIMER != 0 => {
+                    self.strategy_on_timer(now, entry, context);
                 }
                 Some(entry) => self.finish_unsatisfied(now, entry),
                 None => break,
@@ -327,5 +354,5 @@ impl Element for Router {
     }
 }
 
-/// No next hop.
-const NOWHERE: &[NextHop] = &[];
+/// An empty list of next hops.
+const NO_NEXT_HOPS: &[NextHop] = &[];

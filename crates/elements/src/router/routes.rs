@@ -1,35 +1,36 @@
-//! Changes of a router's FIB: by the router itself where the FIB is its own, by somebody else where several routers share it.
+//! Changes of a router's FIB. A shared FIB is changed by its owner and passed to all routers.
 
 use crate::strategy::{Strategies, StrategyId};
 use nw_element_api::FaceId;
 use nw_name::{HashKey, Name, NameRef};
 use nw_tables::fib::{Fib, FibConfig, FibError, NextHop};
 
-/// Next hops that a prefix did not have before: Interests that wait under it may want them.
+/// Next hops that were added to a prefix. Pending Interests under it may have to be sent to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewNextHops {
     /// The prefix.
     pub prefix: Name,
-    /// Decides whether Interests that wait are sent there.
+    /// Its strategy, which decides whether pending Interests are sent there.
     pub strategy: StrategyId,
-    /// By which faces.
+    /// The faces added.
     pub faces: Vec<FaceId>,
 }
 
-/// As a router's is at first: `/` has the default strategy and no next hop.
+/// Creates the FIB of a new router: `/` has the default strategy and no next hop.
 ///
 /// # Panics
-/// When it is to have no prefix at all.
+/// When it has no room for a single prefix.
 pub fn empty_fib(key: HashKey, config: FibConfig) -> Fib {
     let mut fib = Fib::new(key, config);
     fib.set(NameRef::ROOT, &[], Strategies::DEFAULT).expect("an empty FIB has room for /");
     fib
 }
 
-/// Sets next hops and strategy of a prefix, in place of what was; gives the faces among them that are new.
+/// Sets next hops and strategy of a prefix, replacing earlier ones. Returns the faces that are new
+/// among them.
 ///
 /// # Errors
-/// What is too much; nothing has changed then.
+/// When a table limit is reached; nothing has changed then.
 pub fn set(
     fib: &mut Fib,
     name: NameRef<'_>,
@@ -43,7 +44,8 @@ pub fn set(
     Ok(new)
 }
 
-/// Removes a prefix; false when it was not there. `/` stays, without next hops and with the default strategy.
+/// Removes a prefix. Returns whether it was there. `/` stays, without next hops and with the
+/// default strategy.
 pub fn remove(fib: &mut Fib, name: NameRef<'_>) -> bool {
     if name.is_empty() {
         return fib.set(name, &[], Strategies::DEFAULT).is_ok();

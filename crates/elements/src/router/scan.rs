@@ -1,47 +1,50 @@
-//! What has to look at every pending Interest: a face that has ended, next hops that are new. A part at a time, so that packets need not wait.
+//! Scans of the whole PIT, a part per tick, so that packets need not wait: for removed faces, for
+//! new next hops, for lifetimes to reduce.
 
 use super::{Out, Router};
-use nw_element_api::{Context, FaceId, Instant};
-use nw_name::{Name, NameRef, Prefixes};
+use nw_element_api::{Context, FaceId, Timestamp};
+use nw_name::{Name, NameRef, PrefixHashes};
 use nw_tables::pit::FaceScan;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Slots of the pending Interest table looked at in one part: some ten microseconds.
+/// PIT slots per part: about ten microseconds.
 const SLOTS_PER_PART: u32 = 1024;
-/// Prefixes of which is freed what was told, in one part.
+/// Prefixes freed per part.
 const FREED_PER_PART: usize = 64;
-/// Prefixes with new next hops for which one look at the table serves; of more, Interests that wait do not learn.
+/// Most prefixes with new next hops in one scan. Beyond that, pending Interests are not sent to new
+/// next hops.
 const PREFIXES_MAX: usize = 4096;
 
-/// What is being looked for.
+/// The scans in progress.
 #[derive(Debug, Default)]
-pub(super) struct Scans {
-    leaving: VecDeque<(FaceId, FaceScan)>,
-    /// New next hops by prefix, and the slot up to which they were told.
-    following: BTreeMap<Name, Vec<FaceId>>,
+pub(super) struct TableScans {
+    removed_faces: VecDeque<(FaceId, FaceScan)>,
+    /// New next hops by prefix, for the scan in progress.
+    new_next_hops: BTreeMap<Name, Vec<FaceId>>,
     slot: u32,
-    /// The slot up to which lifetimes were cut, while they are.
-    pub(super) shortening: Option<u32>,
-    /// Those that came after the look at the table began.
-    following_next: BTreeMap<Name, Vec<FaceId>>,
-    /// What was told to the end of the table, to be freed.
-    told: Vec<BTreeMap<Name, Vec<FaceId>>>,
+    /// Next slot of the scan that reduces lifetimes, if one is running.
+    pub(super) lifetime_cut_slot: Option<u32>,
+    /// New next hops added after the scan started: for the next scan.
+    new_next_hops_queued: BTreeMap<Name, Vec<FaceId>>,
+    /// Prefixes of finished scans, freed a few per tick.
+    to_free: Vec<BTreeMap<Name, Vec<FaceId>>>,
 }
 
-impl Scans {
+impl TableScans {
+    /// Returns whether no scan is in progress.
     pub(super) fn is_empty(&self) -> bool {
-        self.leaving.is_empty()
-            && self.following.is_empty()
-            && self.told.is_empty()
-            && self.shortening.is_none()
+        self.removed_faces.is_empty()
+            && self.new_next_hops.is_empty()
+            && self.to_free.is_empty()
+            && self.lifetime_cut_slot.is_none()
     }
 
-    /// Frees a part of what was told.
+    /// Frees a part of finished scans.
     fn free_part(&mut self) {
-        let Some(oldest) = self.told.first_mut() else { return };
+        let Some(oldest) = self.to_free.first_mut() else { return };
         for _ in 0..FREED_PER_PART {
             if oldest.pop_first().is_none() {
-                self.told.remove(0);
+                self.to_free.remove(0);
                 return;
             }
         }
@@ -49,89 +52,96 @@ impl Scans {
 }
 
 impl Router {
-    /// Begins to end what waits only for a face that is gone; what is left is done by [`tick`](nw_element_api::Element::tick).
-    pub(super) fn forget_face(&mut self, now: Instant, face: FaceId) {
+    /// Starts to remove the records of a removed face, and entries without a downstream left. What
+    /// one part does not reach is done by [`tick`](nw_element_api::Element::tick).
+    pub(super) fn start_face_removal(&mut self, now: Timestamp, face: FaceId) {
         let mut scan = FaceScan::default();
-        if !self.forget_part(now, face, &mut scan) {
-            self.scans.leaving.push_back((face, scan));
+        if !self.face_removal_part(now, face, &mut scan) {
+            self.scans.removed_faces.push_back((face, scan));
         }
     }
 
-    /// "New nexthop: for pending PIT entries under the prefix strategy.afterNewNextHop (multicast forwards them)."
-    pub(super) fn follow_new_next_hops(
+    /// "New nexthop: for pending PIT entries under the prefix strategy.afterNewNextHop (multicast
+    /// forwards them)."
+    pub(super) fn start_new_next_hop_scan(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         prefix: NameRef<'_>,
         faces: Vec<FaceId>,
         context: &mut Context<'_, Out>,
     ) {
-        let begins = self.scans.following.is_empty();
+        let starts = self.scans.new_next_hops.is_empty();
         let scans = &mut self.scans;
-        let wanted = if begins { &mut scans.following } else { &mut scans.following_next };
-        if wanted.len() < PREFIXES_MAX || wanted.contains_key(prefix.as_bytes()) {
-            let known = wanted.entry(prefix.to_name()).or_default();
+        let scan = if starts { &mut scans.new_next_hops } else { &mut scans.new_next_hops_queued };
+        if scan.len() < PREFIXES_MAX || scan.contains_key(prefix.as_bytes()) {
+            let known = scan.entry(prefix.to_name()).or_default();
             faces.into_iter().for_each(|face| {
                 if !known.contains(&face) {
                     known.push(face);
                 }
             });
         }
-        if begins {
+        if starts {
             self.scans.slot = 0;
-            self.follow_part(now, context);
+            self.new_next_hop_part(now, context);
         }
     }
 
-    /// Goes on with what was begun.
-    pub(super) fn scan_part(&mut self, now: Instant, context: &mut Context<'_, Out>) {
-        if let Some((face, mut scan)) = self.scans.leaving.pop_front()
-            && !self.forget_part(now, face, &mut scan)
+    /// Continues the scans in progress.
+    pub(super) fn scan_part(&mut self, now: Timestamp, context: &mut Context<'_, Out>) {
+        if let Some((face, mut scan)) = self.scans.removed_faces.pop_front()
+            && !self.face_removal_part(now, face, &mut scan)
         {
-            self.scans.leaving.push_front((face, scan));
+            self.scans.removed_faces.push_front((face, scan));
         }
         self.scans.free_part();
-        if let Some(slot) = self.scans.shortening {
+        if let Some(slot) = self.scans.lifetime_cut_slot {
             let until = now.plus_millis(u64::from(self.shortage.remote_lifetime_max_ms));
-            self.scans.shortening = self.pit.shorten_part(slot, SLOTS_PER_PART, until);
+            self.scans.lifetime_cut_slot = self.pit.shorten_part(slot, SLOTS_PER_PART, until);
         }
-        if !self.scans.following.is_empty() {
-            self.follow_part(now, context);
+        if !self.scans.new_next_hops.is_empty() {
+            self.new_next_hop_part(now, context);
         }
     }
 
-    /// True at the end.
-    fn forget_part(&mut self, now: Instant, face: FaceId, scan: &mut FaceScan) -> bool {
-        let mut left = core::mem::take(&mut self.matched);
-        left.clear();
-        let done = self.pit.remove_face_part(face, scan, SLOTS_PER_PART, &mut |entry| left.push(entry));
-        for entry in left.drain(..) {
+    /// Removes a face's records from one part of the PIT. Returns whether the scan is complete.
+    fn face_removal_part(&mut self, now: Timestamp, face: FaceId, scan: &mut FaceScan) -> bool {
+        let mut entries = core::mem::take(&mut self.matched);
+        entries.clear();
+        let done =
+            self.pit.remove_face_part(face, scan, SLOTS_PER_PART, &mut |entry| entries.push(entry));
+        for entry in entries.drain(..) {
             if self.pit.in_records(entry).next().is_none() {
                 self.finish_unsatisfied(now, entry);
             }
         }
-        self.matched = left;
+        self.matched = entries;
         done
     }
 
-    fn follow_part(&mut self, now: Instant, context: &mut Context<'_, Out>) {
+    /// Sends pending Interests of one part of the PIT to new next hops.
+    fn new_next_hop_part(&mut self, now: Timestamp, context: &mut Context<'_, Out>) {
         let (waiting, end) = self.pit.entries_part(self.scans.slot, SLOTS_PER_PART);
         for entry in waiting {
             let name = self.pit.name(entry);
-            // A longer prefix has its own next hops.
-            let Some(route) = self.fib.lookup(name, &Prefixes::of(&self.key, name)) else { continue };
-            let Some(new) = self.scans.following.get(name.prefix(route.prefix_len).as_bytes()) else {
+            // An Interest under a longer prefix uses that prefix's next hops.
+            let Some(route) = self.fib.lookup(name, &PrefixHashes::of(&self.key, name)) else {
+                continue;
+            };
+            let Some(new) = self.scans.new_next_hops.get(name.prefix(route.prefix_len).as_bytes())
+            else {
                 continue;
             };
             let has = |face: &&FaceId| route.next_hops.iter().any(|hop| hop.face == **face);
             let faces: Vec<FaceId> = new.iter().filter(has).copied().collect();
-            faces.into_iter().for_each(|face| self.follow(now, entry, face, context));
+            faces.into_iter().for_each(|face| self.forward_pending_to(now, entry, face, context));
         }
         match end {
             Some(slot) => self.scans.slot = slot,
             None => {
                 self.scans.slot = 0;
-                let next = core::mem::take(&mut self.scans.following_next);
-                self.scans.told.push(core::mem::replace(&mut self.scans.following, next));
+                let next = core::mem::take(&mut self.scans.new_next_hops_queued);
+                self.scans.to_free.push(core::mem::replace(&mut self.scans.new_next_hops, next));
             }
         }
     }

@@ -1,80 +1,85 @@
-//! What came of packets that were verified before.
+//! Results of packets verified before.
 //!
-//! A packet is told by its name's hash and the end of its signature, which costs nothing, and when something like it was there before, by a digest of all that is
-//! signed and of the signature. So packets that come once are never hashed for the sake of those that come again: of these the first is
-//! noted, the second remembered, the third known.
+//! A packet is first looked up by a fingerprint of its name's hash and the end of its signature,
+//! which costs next to nothing; only if that was seen before, a digest of all signed bytes and the
+//! signature is computed and compared. So packets that occur once are never hashed. Of a repeated
+//! packet the first occurrence stores the fingerprint, the second the result, and the third uses
+//! it.
 
-/// Entries that a packet may stand in.
-const WAYS: usize = 8;
+/// Entries per set: the cache is 8-way set-associative.
+const SET_LEN: usize = 8;
 
+/// One entry of a set.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
-    /// 0 when nothing is there.
-    mark: u64,
+    /// 0 for an empty entry.
+    fingerprint: u64,
     used: u32,
-    /// What came of it, and its seal.
+    /// Whether the signature was valid, and the digest it was valid for.
     result: Option<(bool, [u8; 32])>,
 }
 
-/// See the module.
+/// The cache.
 #[derive(Debug)]
 pub(super) struct Cache {
-    sets: Vec<[Entry; WAYS]>,
+    sets: Vec<[Entry; SET_LEN]>,
     uses: u32,
 }
 
-/// What is known of a packet.
+/// The result of a lookup by fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
-    /// Nothing like it was there before.
-    Nothing,
-    /// Something with its mark was there before: its seal is worth computing.
+pub(super) enum CacheLookup {
+    /// Not seen before.
+    Miss,
+    /// The fingerprint was seen before: computing the digest is worthwhile.
     Seen,
 }
 
 impl Cache {
-    /// For about so many packets; 0 remembers none.
+    /// Creates a cache for about `packets_max` packets; 0 for none.
     pub fn new(packets_max: usize) -> Self {
-        Cache { sets: vec![[Entry::default(); WAYS]; packets_max.div_ceil(WAYS)], uses: 0 }
+        Cache { sets: vec![[Entry::default(); SET_LEN]; packets_max.div_ceil(SET_LEN)], uses: 0 }
     }
 
-    /// Forgets all.
+    /// Removes all entries.
     pub fn clear(&mut self) {
-        self.sets.fill([Entry::default(); WAYS]);
+        self.sets.fill([Entry::default(); SET_LEN]);
     }
 
-    /// Looks for a packet, and notes that it was there.
-    pub fn look(&mut self, mark: u64) -> Known {
+    /// Looks up a fingerprint and stores it if it is new.
+    pub fn lookup(&mut self, fingerprint: u64) -> CacheLookup {
         let uses = self.uses;
-        let Some(set) = self.set(mark) else { return Known::Nothing };
-        if let Some(entry) = set.iter_mut().find(|entry| entry.mark == mark) {
+        let Some(set) = self.set(fingerprint) else { return CacheLookup::Miss };
+        if let Some(entry) = set.iter_mut().find(|entry| entry.fingerprint == fingerprint) {
             entry.used = uses;
-            return Known::Seen;
+            return CacheLookup::Seen;
         }
-        let oldest = set.iter_mut().min_by_key(|entry| (entry.mark != 0, entry.used));
+        let oldest = set.iter_mut().min_by_key(|entry| (entry.fingerprint != 0, entry.used));
         if let Some(entry) = oldest {
-            *entry = Entry { mark, used: uses, result: None };
+            *entry = Entry { fingerprint, used: uses, result: None };
         }
         self.uses = uses.wrapping_add(1);
-        Known::Nothing
+        CacheLookup::Miss
     }
 
-    /// What came of a packet that was [`Seen`](Known::Seen).
-    pub fn result(&mut self, mark: u64, seal: &[u8; 32]) -> Option<bool> {
-        let entry = self.set(mark)?.iter().find(|entry| entry.mark == mark)?;
-        entry.result.filter(|(_, known)| known == seal).map(|(valid, _)| valid)
+    /// Returns the result of a packet whose fingerprint was [`Seen`](CacheLookup::Seen). `None` if
+    /// there is none for this digest.
+    pub fn result(&mut self, fingerprint: u64, digest: &[u8; 32]) -> Option<bool> {
+        let entry = self.set(fingerprint)?.iter().find(|entry| entry.fingerprint == fingerprint)?;
+        entry.result.filter(|(_, known)| known == digest).map(|(valid, _)| valid)
     }
 
-    /// Remembers what came of a packet that was seen.
-    pub fn remember(&mut self, mark: u64, seal: [u8; 32], valid: bool) {
-        let Some(set) = self.set(mark) else { return };
-        if let Some(entry) = set.iter_mut().find(|entry| entry.mark == mark) {
-            entry.result = Some((valid, seal));
+    /// Stores the result of a packet whose fingerprint was seen.
+    pub fn remember(&mut self, fingerprint: u64, digest: [u8; 32], valid: bool) {
+        let Some(set) = self.set(fingerprint) else { return };
+        if let Some(entry) = set.iter_mut().find(|entry| entry.fingerprint == fingerprint) {
+            entry.result = Some((valid, digest));
         }
     }
 
-    fn set(&mut self, mark: u64) -> Option<&mut [Entry; WAYS]> {
-        let at = (u128::from(mark) * self.sets.len() as u128) >> 64;
+    /// Returns the set that a fingerprint belongs to. `None` if the cache has no entries.
+    fn set(&mut self, fingerprint: u64) -> Option<&mut [Entry; SET_LEN]> {
+        let at = (u128::from(fingerprint) * self.sets.len() as u128) >> 64;
         self.sets.get_mut(at as usize)
     }
 }
@@ -84,27 +89,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_third_is_known() {
+    fn third_occurrence_uses_the_stored_result() {
         let mut cache = Cache::new(16);
-        assert_eq!(cache.look(7), Known::Nothing);
-        assert_eq!(cache.look(7), Known::Seen);
+        assert_eq!(cache.lookup(7), CacheLookup::Miss);
+        assert_eq!(cache.lookup(7), CacheLookup::Seen);
         assert_eq!(cache.result(7, &[1; 32]), None);
         cache.remember(7, [1; 32], true);
-        assert_eq!(cache.look(7), Known::Seen);
+        assert_eq!(cache.lookup(7), CacheLookup::Seen);
         assert_eq!(cache.result(7, &[1; 32]), Some(true));
-        assert_eq!(cache.result(7, &[2; 32]), None, "only its mark is the same");
+        assert_eq!(cache.result(7, &[2; 32]), None, "same fingerprint, other digest");
         cache.clear();
-        assert_eq!(cache.look(7), Known::Nothing);
+        assert_eq!(cache.lookup(7), CacheLookup::Miss);
     }
 
     #[test]
-    fn it_is_bounded_and_may_be_none() {
-        let mut cache = Cache::new(WAYS);
-        (1..=100).for_each(|mark| _ = cache.look(mark));
-        let kept = (1..=100u64).filter(|mark| cache.sets[0].iter().any(|e| e.mark == *mark)).count();
-        assert_eq!(kept, WAYS);
+    fn cache_is_bounded_and_may_be_empty() {
+        let mut cache = Cache::new(SET_LEN);
+        (1..=100).for_each(|fingerprint| _ = cache.lookup(fingerprint));
+        let kept = (1..=100u64)
+            .filter(|fingerprint| cache.sets[0].iter().any(|e| e.fingerprint == *fingerprint))
+            .count();
+        assert_eq!(kept, SET_LEN);
         let mut none = Cache::new(0);
-        assert_eq!((none.look(1), none.look(1)), (Known::Nothing, Known::Nothing));
+        assert_eq!((none.lookup(1), none.lookup(1)), (CacheLookup::Miss, CacheLookup::Miss));
         none.remember(1, [0; 32], true);
         assert_eq!(none.result(1, &[0; 32]), None);
     }

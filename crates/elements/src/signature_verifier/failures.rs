@@ -1,27 +1,28 @@
-//! The last packets that failed, for whoever can do something about it.
+//! The last packets that failed verification, for operators.
 
-use nw_element_api::{FaceId, Instant};
+use nw_element_api::{FaceId, Timestamp};
 use nw_name::NameRef;
 
-/// Why a packet is not valid.
+/// Why verification failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The signature does not fit.
+    /// The signature does not match.
     Mismatch,
-    /// Nobody told us of the key, and nothing leads from it to an anchor.
+    /// The key is not configured, and there is no anchor it could be certified by.
     UnknownKey,
-    /// A certificate is missing: see [`wanted`](super::SignatureVerifier::wanted).
+    /// A certificate is missing: see
+    /// [`missing_certificates`](super::SignatureVerifier::missing_certificates).
     CertificateMissing,
-    /// Its certificates lead nowhere, or not now.
+    /// Its certificate chain does not lead to an anchor, or is not valid now.
     BadChain,
-    /// This key may not sign this name.
+    /// No trust rule allows this key to sign this name.
     NotAllowed,
-    /// A digest, where that is not enough, or no signature at all.
+    /// It has a plain digest where a signature is required, or no signature.
     Unsigned,
 }
 
 impl Fault {
-    /// For people.
+    /// Returns the fault as text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Fault::Mismatch => "the signature does not match",
@@ -34,26 +35,26 @@ impl Fault {
     }
 }
 
-/// A packet that failed.
+/// A packet that failed verification.
 #[derive(Clone, Debug)]
 pub struct Failure {
     name: Vec<u8>,
-    /// Why.
+    /// The fault.
     pub fault: Fault,
-    /// By which face it came.
+    /// Its ingress face.
     pub ingress: FaceId,
-    /// When.
-    pub at: Instant,
+    /// Time of arrival.
+    pub at: Timestamp,
 }
 
 impl Failure {
-    /// Its name.
+    /// Returns the packet's name.
     pub fn name(&self) -> NameRef<'_> {
         NameRef::from_checked(&self.name)
     }
 }
 
-/// See the module.
+/// A ring of the last failures.
 #[derive(Debug)]
 pub(super) struct Failures {
     last: Vec<Failure>,
@@ -62,11 +63,13 @@ pub(super) struct Failures {
 }
 
 impl Failures {
+    /// Creates a ring of `max` failures.
     pub fn new(max: usize) -> Self {
         Failures { last: Vec::new(), max, next: 0 }
     }
 
-    pub fn note(&mut self, at: Instant, name: NameRef<'_>, fault: Fault, ingress: FaceId) {
+    /// Records a failure in place of the oldest one.
+    pub fn record(&mut self, at: Timestamp, name: NameRef<'_>, fault: Fault, ingress: FaceId) {
         if self.last.len() < self.max {
             self.last.push(Failure { name: name.as_bytes().to_vec(), fault, ingress, at });
         } else if let Some(oldest) = self.last.get_mut(self.next) {
@@ -77,7 +80,7 @@ impl Failures {
         }
     }
 
-    /// The oldest first.
+    /// Returns the failures, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Failure> {
         let (newer, older) = self.last.split_at(self.next.min(self.last.len()));
         older.iter().chain(newer)

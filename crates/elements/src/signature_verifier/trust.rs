@@ -1,56 +1,61 @@
-//! Who may sign what: known keys, chains of certificates to anchors, and rules that tie names of Data to names of keys.
+//! Trust: known keys, certificate chains to anchors, and rules that tie names of Data to names of
+//! keys.
 
 use super::Fault;
-use nw_element_api::Instant;
+use nw_element_api::Timestamp;
 use nw_name::{Name, NameRef};
-use nw_trust::chain::{Chains, Step, key_name};
-use nw_trust::{Anchor, Pattern, Refusal, VerifyKey, Vouch};
+use nw_trust::chain::{ChainResult, ChainValidator, key_name};
+use nw_trust::{Anchor, IssuerRule, Pattern, Refusal, VerifyKey};
 use nw_wire::KeyLocator;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Keys found by chains that are remembered at one time.
+/// Most keys found by chains that are remembered.
 const SIGNERS_MAX: usize = 1024;
-/// A chain that led to an anchor is followed again after so long, as its certificates end.
+/// Milliseconds after which a chain that led to an anchor is validated again, as certificates
+/// expire.
 const FOLLOW_AGAIN_MS: u64 = 10_000;
-/// Certificates that are missing and remembered as such.
-pub const WANTED_MAX: usize = 64;
+/// Most missing certificates that are listed.
+pub const MISSING_MAX: usize = 64;
 /// All anchors are in one set.
 const ANCHORS: u64 = 1;
 
-/// Keys whose names are like this may sign names like that; what a variable stands for in one it stands for in the other.
+/// A trust rule: keys that match `signer` may sign names that match `data`. A variable in both
+/// patterns must stand for the same components.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustRule {
-    /// The names.
+    /// Pattern of Data and Interest names.
     pub data: Pattern,
-    /// The keys.
+    /// Pattern of key names.
     pub signer: Pattern,
 }
 
-/// What a verifier believes.
+/// Trust configuration of a verifier.
 #[derive(Clone, Debug, Default)]
 pub struct TrustConfig {
-    /// Keys that are known by name, and believed at all times.
+    /// Known keys by name, trusted at all times.
     pub keys: Vec<(Name, VerifyKey)>,
-    /// Keys that are believed, and those they vouch for, while their certificates are valid.
+    /// Trust anchors: keys that are trusted while their certificates are valid, and that may issue
+    /// certificates.
     pub anchors: Vec<Anchor>,
-    /// Who may vouch for whom; none: an identity for names below it.
-    pub vouch: Vec<Vouch>,
-    /// Who may sign what; none: whoever is believed may sign anything.
+    /// Rules for which key may issue certificates for which others; none: an identity for names
+    /// below it.
+    pub vouch: Vec<IssuerRule>,
+    /// Rules for which key may sign which name; none: any trusted key may sign any name.
     pub rules: Vec<TrustRule>,
-    /// A plain digest is enough for all names. It keeps nobody from making up Data.
+    /// Whether a plain digest is accepted for all names. It gives no authenticity.
     pub accept_digest: bool,
 }
 
-/// A key, and whose it is.
+/// A key found by a chain, until it has to be validated again.
 #[derive(Clone, Debug)]
 struct Signer {
     key_name: Name,
     key: Arc<VerifyKey>,
-    until: Instant,
+    until: Timestamp,
 }
 
-/// See the module.
+/// Keys, rules and certificates of a verifier.
 #[derive(Debug, Default)]
 pub(super) struct Trust {
     known: BTreeMap<Name, Arc<VerifyKey>>,
@@ -58,17 +63,17 @@ pub(super) struct Trust {
     digests: BTreeMap<[u8; 32], Name>,
     rules: Vec<TrustRule>,
     pub accept_digest: bool,
-    chains: Chains,
+    chains: ChainValidator,
     has_anchors: bool,
-    /// By what a KeyLocator holds.
+    /// Keys found by chains, by KeyLocator name.
     signers: BTreeMap<Name, Signer>,
-    wanted: Vec<Name>,
-    /// Milliseconds since 1970 at the host's beginning of time.
+    missing: Vec<Name>,
+    /// Wall clock at [`Timestamp::START`], milliseconds since 1970.
     start_ms: u64,
 }
 
 impl Trust {
-    /// By other keys and rules from now on. Certificates stay.
+    /// Changes keys and rules. Certificates are kept.
     pub fn configure(&mut self, config: TrustConfig) {
         let digest = |(name, key): &(Name, VerifyKey)| Some((key.key_digest()?, name.clone()));
         self.digests = config.keys.iter().filter_map(digest).collect();
@@ -79,42 +84,42 @@ impl Trust {
         self.rules = config.rules;
         self.accept_digest = config.accept_digest;
         self.signers.clear();
-        self.wanted.clear();
+        self.missing.clear();
     }
 
-    /// Tells what time it is outside.
-    pub const fn set_clock(&mut self, now: Instant, unix_ms: u64) {
+    /// Sets the wall clock.
+    pub const fn set_clock(&mut self, now: Timestamp, unix_ms: u64) {
         self.start_ms = unix_ms.saturating_sub(now.as_millis());
     }
 
-    /// Keeps a certificate. Nothing is believed by that.
+    /// Stores a certificate. This does not make its key trusted.
     pub fn add_certificate(&mut self, wire: &[u8]) -> Result<(), Refusal> {
         let name = self.chains.add(wire)?;
-        let is_it = |wanted: &Name| {
-            wanted.as_ref() == name.as_ref() || key_name(name.as_ref()) == Some(wanted.as_ref())
+        let is_found = |missing: &Name| {
+            missing.as_ref() == name.as_ref() || key_name(name.as_ref()) == Some(missing.as_ref())
         };
-        self.wanted.retain(|wanted| !is_it(wanted));
+        self.missing.retain(|missing| !is_found(missing));
         Ok(())
     }
 
-    /// Certificates that were missing, by their names or those of their keys.
-    pub fn wanted(&self) -> &[Name] {
-        &self.wanted
+    /// Returns the names of missing certificates, or of their keys.
+    pub fn missing_certificates(&self) -> &[Name] {
+        &self.missing
     }
 
-    /// True when a Data of this name may be a certificate that was missing.
-    pub fn wants(&self, name: NameRef<'_>) -> bool {
-        self.wanted.iter().any(|wanted| wanted.as_ref().is_prefix_of(name))
+    /// Returns whether a Data of this name may be a missing certificate.
+    pub fn is_missing(&self, name: NameRef<'_>) -> bool {
+        self.missing.iter().any(|missing| missing.as_ref().is_prefix_of(name))
     }
 
-    /// The key that made a signature, if it may sign the name.
+    /// Returns the key that made a signature, if it may sign the name.
     pub fn key(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         locator: KeyLocator<'_>,
         name: NameRef<'_>,
     ) -> Result<Arc<VerifyKey>, Fault> {
-        if let Some((key_name, key)) = self.known(locator) {
+        if let Some((key_name, key)) = self.known_key(locator) {
             return may_sign(&self.rules, key_name, name).map(|()| Arc::clone(key));
         }
         if !self.has_anchors {
@@ -124,14 +129,16 @@ impl Trust {
         if let KeyLocator::Name(by) = locator
             && let Some(signer) = self.signers.get(by.as_bytes()).filter(is_fresh)
         {
-            return may_sign(&self.rules, signer.key_name.as_ref(), name).map(|()| Arc::clone(&signer.key));
+            return may_sign(&self.rules, signer.key_name.as_ref(), name)
+                .map(|()| Arc::clone(&signer.key));
         }
-        self.follow(now, locator, name)
+        self.follow_chain(now, locator, name)
     }
 
-    /// By the key's name, the name of one of its certificates, or its digest.
-    fn known(&self, locator: KeyLocator<'_>) -> Option<(NameRef<'_>, &Arc<VerifyKey>)> {
-        let by_name = |name: &[u8]| self.known.get_key_value(name).map(|(name, key)| (name.as_ref(), key));
+    /// Finds a known key by its name, the name of one of its certificates, or its digest.
+    fn known_key(&self, locator: KeyLocator<'_>) -> Option<(NameRef<'_>, &Arc<VerifyKey>)> {
+        let by_name =
+            |name: &[u8]| self.known.get_key_value(name).map(|(name, key)| (name.as_ref(), key));
         match locator {
             KeyLocator::Name(name) => {
                 by_name(name.as_bytes()).or_else(|| by_name(key_name(name)?.as_bytes()))
@@ -140,25 +147,26 @@ impl Trust {
         }
     }
 
+    /// Validates the certificate chain of a key. Missing certificates are added to `missing`.
     #[cold]
-    fn follow(
+    fn follow_chain(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         locator: KeyLocator<'_>,
         name: NameRef<'_>,
     ) -> Result<Arc<VerifyKey>, Fault> {
         let now_s = (self.start_ms + now.as_millis()) / 1000;
-        let (key_name, key) = match self.chains.follow(locator, ANCHORS, now_s) {
-            Step::Trusted(key_name, key) => (key_name, Arc::new(key)),
-            Step::Fetch(missing) => {
-                if self.wanted.len() < WANTED_MAX && !self.wanted.contains(&missing) {
-                    self.wanted.push(missing);
+        let (key_name, key) = match self.chains.validate(locator, ANCHORS, now_s) {
+            ChainResult::Trusted(key_name, key) => (key_name, Arc::new(key)),
+            ChainResult::Fetch(missing) => {
+                if self.missing.len() < MISSING_MAX && !self.missing.contains(&missing) {
+                    self.missing.push(missing);
                 }
                 return Err(Fault::CertificateMissing);
             }
-            Step::Bad(_) => return Err(Fault::BadChain),
-            Step::Refused(Refusal::UnknownKey) => return Err(Fault::UnknownKey),
-            Step::Refused(_) => return Err(Fault::BadChain),
+            ChainResult::Bad(_) => return Err(Fault::BadChain),
+            ChainResult::Refused(Refusal::UnknownKey) => return Err(Fault::UnknownKey),
+            ChainResult::Refused(_) => return Err(Fault::BadChain),
         };
         let allowed = may_sign(&self.rules, key_name.as_ref(), name);
         if let KeyLocator::Name(by) = locator {
@@ -174,8 +182,9 @@ impl Trust {
     }
 }
 
+/// Checks a name against the trust rules.
 fn may_sign(rules: &[TrustRule], signer: NameRef<'_>, name: NameRef<'_>) -> Result<(), Fault> {
-    let allowed =
-        rules.is_empty() || rules.iter().any(|rule| rule.signer.matches_with(signer, &rule.data, name));
+    let allowed = rules.is_empty()
+        || rules.iter().any(|rule| rule.signer.matches_with(signer, &rule.data, name));
     if allowed { Ok(()) } else { Err(Fault::NotAllowed) }
 }

@@ -1,24 +1,44 @@
-//! Best-route: the cheapest next hop; on retransmission one not tried yet, else the one asked longest ago.
+//! Best-route: the cheapest next hop; a retransmission goes to another one.
 //!
-//! As `/localhost/nfd/strategy/best-route/v=5` of the reference: Nack(NoRoute) when there is none; Nacks are passed on when all that were asked
-//! have refused.
+//! NFD's `/localhost/nfd/strategy/best-route/v=5`. A retransmission goes to the cheapest next hop
+//! not used yet for this Interest, or else to the one used longest ago. Without an eligible next
+//! hop the answer is Nack(NoRoute). Nacks are passed on once every next hop that was used has sent
+//! one.
 
-use super::{StrategyContext, Suppression, shared};
+use super::{
+    ForwardingStrategy, Parameters, StrategyContext, StrategyError, Suppression, parameters,
+    retransmission,
+};
 
-/// See the module.
+/// The best-route strategy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BestRoute {
-    /// When a retransmission is sent.
+    /// Intervals of retransmission suppression.
     pub suppression: Suppression,
 }
 
-impl BestRoute {
-    #[inline]
-    pub(super) fn after_interest(&self, context: &mut StrategyContext<'_>) {
-        shared::send_to_one(context, &self.suppression, |context| context.eligible().next());
+impl ForwardingStrategy for BestRoute {
+    const NAME: &'static str = "best-route";
+    const VERSION: u64 = 5;
+    const PARAMETERS: &'static [&'static str] = parameters::SUPPRESSION;
+    const SENDS_NEW_TO_CHEAPEST: bool = true;
+    const RETRIES_AFTER_NACK: bool = false;
+    const NACKS_LOOPS: bool = true;
+    const FOLLOWS_NEW_NEXT_HOPS: bool = false;
+    const NEEDS_PIT: bool = false;
+
+    fn from_parameters(given: &Parameters<'_>) -> Result<Self, StrategyError> {
+        Ok(BestRoute { suppression: given.suppression()? })
     }
 
-    pub(super) fn after_nack(&self, context: &mut StrategyContext<'_>) {
-        shared::pass_on_nack(context);
+    #[inline]
+    fn after_interest(&self, context: &mut StrategyContext<'_>) {
+        retransmission::send_to_one(context, &self.suppression, |context| {
+            context.eligible().next()
+        });
+    }
+
+    fn after_nack(&self, context: &mut StrategyContext<'_>) {
+        retransmission::pass_on_nack(context);
     }
 }

@@ -1,4 +1,4 @@
-//! The strategies in use, by the small number that FIB entries carry.
+//! The strategy instances in use, by the small number stored in FIB entries.
 
 use super::{Strategy, StrategyError, StrategyId, StrategyState};
 use nw_name::{Name, NameRef};
@@ -7,18 +7,19 @@ use nw_tables::fib::Fib;
 /// Most instances at one time.
 const INSTANCES_MAX: usize = 256;
 
-/// Every instance in use: a strategy with its parameters.
+/// Every instance in use: a strategy with its parameters. Number 0 is best-route.
 #[derive(Debug)]
 pub struct Strategies {
     instances: Vec<Option<(Name, Strategy)>>,
-    /// By number: see [`sends_new_to_cheapest`](Self::sends_new_to_cheapest).
+    /// By number: [`Strategy::sends_new_to_cheapest`], so that the fast path reads one byte.
     to_cheapest: [bool; INSTANCES_MAX],
 }
 
 impl Default for Strategies {
-    /// With best-route as number 0: [`DEFAULT`](Self::DEFAULT).
+    /// Creates the registry with best-route as number 0: [`DEFAULT`](Self::DEFAULT).
     fn default() -> Self {
-        let default = "/localhost/nfd/strategy/best-route".parse::<Name>().expect("a constant name");
+        let default =
+            "/localhost/nfd/strategy/best-route".parse::<Name>().expect("a constant name");
         let (strategy, name) = Strategy::parse(default.as_ref()).expect("a strategy");
         let to_cheapest = [strategy.sends_new_to_cheapest(); INSTANCES_MAX];
         Strategies { instances: vec![Some((name, strategy))], to_cheapest }
@@ -29,20 +30,23 @@ impl Strategies {
     /// The strategy of prefixes for which none was chosen.
     pub const DEFAULT: StrategyId = StrategyId(0);
 
-    /// The number of a strategy, by its name; a new one, and true, where this instance is not in use yet.
+    /// Returns the number of a strategy name, and whether the instance is new.
     ///
-    /// `in_use` says of a number whether a FIB entry still has it; asked only when all numbers are taken.
+    /// `in_use` returns which numbers FIB entries still refer to. It is called only when all
+    /// numbers are taken.
     ///
     /// # Errors
-    /// See [`StrategyError`].
+    /// When the name selects no strategy, or all 256 instances are in use.
     pub fn resolve(
         &mut self,
         name: NameRef<'_>,
         in_use: impl FnOnce() -> [bool; INSTANCES_MAX],
     ) -> Result<(StrategyId, bool), StrategyError> {
         let (strategy, listed) = Strategy::parse(name)?;
-        if let Some(at) =
-            self.instances.iter().position(|known| known.as_ref().is_some_and(|(name, _)| *name == listed))
+        if let Some(at) = self
+            .instances
+            .iter()
+            .position(|known| known.as_ref().is_some_and(|(name, _)| *name == listed))
         {
             return Ok((StrategyId(at as u8), false));
         }
@@ -59,10 +63,11 @@ impl Strategies {
         Ok((StrategyId(at as u8), true))
     }
 
-    /// As [`resolve`](Self::resolve), for a FIB; what another strategy of a number remembered would mislead the one that gets it, and is forgotten.
+    /// As [`resolve`](Self::resolve), for a FIB. Measurements stored under a reused number are
+    /// removed.
     ///
     /// # Errors
-    /// See there.
+    /// When the name selects no strategy, or all 256 instances are in use.
     pub fn resolve_for(
         &mut self,
         name: NameRef<'_>,
@@ -71,11 +76,12 @@ impl Strategies {
     ) -> Result<StrategyId, StrategyError> {
         let (id, is_new) = self.resolve(name, || fib.strategies_in_use())?;
         if is_new {
-            state.measurements.forget(id);
+            state.measurements.expire_owner(id);
         }
         Ok(id)
     }
 
+    /// Releases all numbers not in use. Returns a free one.
     fn release_unused(&mut self, in_use: &[bool; INSTANCES_MAX]) -> Option<usize> {
         for (at, instance) in self.instances.iter_mut().enumerate().skip(1) {
             if !in_use[at] {
@@ -86,7 +92,7 @@ impl Strategies {
         self.instances.iter().position(Option::is_none)
     }
 
-    /// The strategy of a number; the default one where there is none.
+    /// Returns the strategy of a number; the default strategy if there is none.
     #[inline]
     pub fn strategy(&self, id: StrategyId) -> &Strategy {
         match self.instances.get(usize::from(id.0)) {
@@ -95,7 +101,7 @@ impl Strategies {
         }
     }
 
-    /// [`Strategy::sends_new_to_cheapest`] of the strategy of a number, by one look.
+    /// Returns [`Strategy::sends_new_to_cheapest`] of a number's strategy.
     #[inline(always)]
     pub const fn sends_new_to_cheapest(&self, id: StrategyId) -> bool {
         self.to_cheapest[id.0 as usize]
@@ -106,7 +112,7 @@ impl Strategies {
         strategy
     }
 
-    /// The name of a number, with version and parameters.
+    /// Returns the name of a number's strategy, with version and parameters.
     pub fn name(&self, id: StrategyId) -> Option<NameRef<'_>> {
         let (name, _) = self.instances.get(usize::from(id.0))?.as_ref()?;
         Some(name.as_ref())
@@ -123,7 +129,7 @@ mod tests {
             .unwrap()
     }
 
-    /// What one look tells is so of every number, in use or not.
+    /// The table agrees with the instances for every number, in use or not.
     fn check_to_cheapest(strategies: &Strategies) {
         for id in (0..=u8::MAX).map(StrategyId) {
             let known = strategies.sends_new_to_cheapest(id);
@@ -132,12 +138,15 @@ mod tests {
     }
 
     #[test]
-    fn one_number_per_instance_and_unused_ones_come_back() {
+    fn unused_strategy_numbers_are_reused() {
         let mut strategies = Strategies::default();
         check_to_cheapest(&strategies);
         let all_used = || [true; INSTANCES_MAX];
         for at in 1..INSTANCES_MAX {
-            assert_eq!(strategies.resolve(name(at).as_ref(), all_used), Ok((StrategyId(at as u8), true)));
+            assert_eq!(
+                strategies.resolve(name(at).as_ref(), all_used),
+                Ok((StrategyId(at as u8), true))
+            );
             assert_eq!(
                 strategies.resolve(name(at).as_ref(), all_used),
                 Ok((StrategyId(at as u8), false)),
@@ -155,6 +164,8 @@ mod tests {
             strategies.name(StrategyId(7)).unwrap().to_string(),
             "/localhost/nfd/strategy/multicast/v=5"
         );
-        assert!(strategies.name(Strategies::DEFAULT).unwrap().to_string().ends_with("best-route/v=5"));
+        assert!(
+            strategies.name(Strategies::DEFAULT).unwrap().to_string().ends_with("best-route/v=5")
+        );
     }
 }

@@ -1,37 +1,54 @@
 //! Round-robin: the next hops of a prefix take turns.
 //!
-//! `/localhost/nfd/strategy/round-robin/v=1`. Each prefix that has a route counts for itself; a turn that falls on a next hop which is not eligible
-//! goes to the next one. A retransmission goes to a next hop not tried yet; so does an Interest that was refused.
+//! `/localhost/nfd/strategy/round-robin/v=1`. Each prefix that has a route has its own turn
+//! counter. If the next hop whose turn it is is not eligible, the turn passes to the following one.
+//! A retransmission, or an Interest that got a Nack, goes to a next hop not used yet.
 
-use super::{StrategyContext, Suppression, shared};
+use super::{
+    ForwardingStrategy, Parameters, StrategyContext, StrategyError, Suppression, parameters,
+    retransmission,
+};
 use nw_tables::fib::NextHop;
 
-/// A prefix not asked for this long starts from its first next hop.
+/// Milliseconds without an Interest after which a prefix starts from its first next hop again.
 const LIFETIME_MS: u64 = 300_000;
 
-/// See the module.
+/// The round-robin strategy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoundRobin {
-    /// When a retransmission is sent.
+    /// Intervals of retransmission suppression.
     pub suppression: Suppression,
 }
 
-impl RoundRobin {
-    pub(super) fn after_interest(&self, context: &mut StrategyContext<'_>) {
-        shared::send_to_one(context, &self.suppression, choose);
+impl ForwardingStrategy for RoundRobin {
+    const NAME: &'static str = "round-robin";
+    const VERSION: u64 = 1;
+    const PARAMETERS: &'static [&'static str] = parameters::SUPPRESSION;
+    const RETRIES_AFTER_NACK: bool = true;
+    const NACKS_LOOPS: bool = true;
+    const FOLLOWS_NEW_NEXT_HOPS: bool = false;
+    const NEEDS_PIT: bool = false;
+
+    fn from_parameters(given: &Parameters<'_>) -> Result<Self, StrategyError> {
+        Ok(RoundRobin { suppression: given.suppression()? })
     }
 
-    pub(super) fn after_nack(&self, context: &mut StrategyContext<'_>) {
-        shared::retry_or_pass_on_nack(context);
+    fn after_interest(&self, context: &mut StrategyContext<'_>) {
+        retransmission::send_to_one(context, &self.suppression, next_in_turn);
+    }
+
+    fn after_nack(&self, context: &mut StrategyContext<'_>) {
+        retransmission::retry_or_pass_on_nack(context);
     }
 }
 
-fn choose(context: &mut StrategyContext<'_>) -> Option<NextHop> {
+/// Returns the next hop whose turn it is and advances the turn counter.
+fn next_in_turn(context: &mut StrategyContext<'_>) -> Option<NextHop> {
     let hops = context.next_hops();
     let components = context.route_len();
     let start = match context.record_or_new(components, LIFETIME_MS) {
         Some(record) => record.cursor as usize,
-        // No room to count turns: chance is as fair.
+        // The measurement table is full: a random start is as fair.
         None => context.random_below(hops.len() as u64) as usize,
     };
     let turns = (0..hops.len()).map(|turn| (start + turn) % hops.len());

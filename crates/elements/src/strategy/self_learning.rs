@@ -1,85 +1,104 @@
-//! Self-learning: finds next hops by asking everybody once, and learns them from the prefix announcement that comes with the Data.
+//! Self-learning: finds next hops by flooding, and learns routes from prefix announcements in Data.
 //!
-//! As `/localhost/nfd/strategy/self-learning/v=1` of the reference; no parameters. Where no route is known, an Interest without NonDiscovery is a
-//! *discovery* Interest: it goes to every neighbour. Where one is known, it goes to all next hops, with NonDiscovery; a non-discovery Interest
-//! without a route is answered by Nack(NoRoute).
+//! NFD's `/localhost/nfd/strategy/self-learning/v=1`; no parameters. Without a route, an Interest
+//! that does not carry NonDiscovery is a *discovery Interest* and is sent to every neighbour (a
+//! face to another machine). With a route, an Interest is sent to all next hops, with NonDiscovery
+//! added. An Interest with NonDiscovery but without a route is answered by Nack(NoRoute).
 //!
-//! * Data that answers a discovery Interest and carries an announcement: control is told, which makes a route of it, and neighbours who wait get the
-//!   announcement with the Data.
-//! * Data that answers a non-discovery Interest of ours, while a neighbour asked for discovery: the announcement known for that name goes with it.
-//! * Nack(NoRoute) from a next hop: it is passed on, and control is told that this route is gone.
+//! * Data with an announcement that answers a discovery Interest: control gets the announcement and
+//!   adds a route; the announcement is forwarded with the Data to neighbours.
+//! * Data that answers an Interest sent with NonDiscovery although a neighbour sent a discovery
+//!   Interest for it: the stored announcement for its name is attached for that neighbour.
+//! * Nack(NoRoute) from a next hop: it is passed on, and control removes that route.
 //!
-//! Unlike the reference's, retransmissions within the suppression interval are not flooded again.
+//! Unlike in NFD, a retransmission within the suppression interval is not flooded again.
 
-use super::{Form, RetxVerdict, StrategyContext, Suppression};
+use super::{
+    ForwardingStrategy, Parameters, RetxVerdict, SendAs, StrategyContext, StrategyError,
+    Suppression,
+};
 use nw_element_api::FaceId;
 use nw_wire::NackReason;
 
-/// Kept with the pending Interest: it was sent without NonDiscovery.
+/// Strategy bit of a pending Interest: it was sent without NonDiscovery.
 const SENT_DISCOVERY: u32 = 1 << 8;
-/// Kept with the pending Interest: somebody asked without NonDiscovery.
-const ASKED_DISCOVERY: u32 = 1 << 9;
+/// Strategy bit of a pending Interest: a downstream sent it without NonDiscovery.
+const RECEIVED_DISCOVERY: u32 = 1 << 9;
 
-/// Neighbours that a discovery Interest goes to at most.
+/// Most neighbours a discovery Interest is sent to.
 pub const DISCOVERY_FACES_MAX: usize = 256;
 
-const SUPPRESSION: Suppression = Suppression { initial_ms: 10, max_ms: 250, multiplier_milli: 2000 };
+const SUPPRESSION: Suppression =
+    Suppression { initial_ms: 10, max_ms: 250, multiplier_milli: 2000 };
 
-/// See the module.
+/// The self-learning strategy. It has no parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SelfLearning;
 
-impl SelfLearning {
-    pub(super) fn after_interest(&self, context: &mut StrategyContext<'_>) {
-        context.want_data();
-        let discovery = !context.is_non_discovery();
-        if discovery {
-            context.mark(ASKED_DISCOVERY);
+impl ForwardingStrategy for SelfLearning {
+    const NAME: &'static str = "self-learning";
+    const VERSION: u64 = 1;
+    const PARAMETERS: &'static [&'static str] = &[];
+    const RETRIES_AFTER_NACK: bool = false;
+    const NACKS_LOOPS: bool = true;
+    const FOLLOWS_NEW_NEXT_HOPS: bool = false;
+    const NEEDS_PIT: bool = true;
+
+    fn from_parameters(_: &Parameters<'_>) -> Result<Self, StrategyError> {
+        Ok(SelfLearning)
+    }
+
+    fn after_interest(&self, context: &mut StrategyContext<'_>) {
+        context.request_data_event();
+        let is_discovery = !context.is_non_discovery();
+        if is_discovery {
+            context.set_bits(RECEIVED_DISCOVERY);
         }
-        match (context.next_hops().is_empty(), discovery) {
+        match (context.next_hops().is_empty(), is_discovery) {
             (true, false) => context.nack(context.ingress(), NackReason::NoRoute),
             (true, true) => {
-                context.mark(SENT_DISCOVERY);
+                context.set_bits(SENT_DISCOVERY);
                 for face in context.neighbours().take(DISCOVERY_FACES_MAX) {
-                    send(context, Form::AsReceived, face);
+                    send(context, SendAs::Received, face);
                 }
             }
             (false, _) => {
-                context.unmark(SENT_DISCOVERY);
+                context.clear_bits(SENT_DISCOVERY);
                 for hop in context.eligible() {
-                    send(context, Form::NonDiscovery, hop.face);
+                    send(context, SendAs::NonDiscovery, hop.face);
                 }
             }
         }
     }
 
-    pub(super) fn after_data(&self, context: &mut StrategyContext<'_>) {
+    fn after_data(&self, context: &mut StrategyContext<'_>) {
         if context.out_record(context.ingress()).is_none() {
-            // Where Data is taken from anybody: who was not asked teaches nothing.
+            // Where Data is accepted from any face: a face the Interest was not sent to.
             return;
         }
-        if context.is_marked(SENT_DISCOVERY) {
+        if context.has_bits(SENT_DISCOVERY) {
             if context.has_announcement() {
-                context.learn_route();
+                context.announce_route();
             }
-        } else if context.is_marked(ASKED_DISCOVERY) && context.has_neighbour_downstream() {
+        } else if context.has_bits(RECEIVED_DISCOVERY) && context.has_neighbour_downstream() {
             context.attach_announcement();
         }
     }
 
-    pub(super) fn after_nack(&self, context: &mut StrategyContext<'_>) {
+    fn after_nack(&self, context: &mut StrategyContext<'_>) {
         let reason = context.out_record(context.ingress()).and_then(|record| record.nack);
         if reason == Some(NackReason::NoRoute) {
             context.nack_all(NackReason::NoRoute);
-            context.forget_route();
+            context.withdraw_route();
         }
     }
 }
 
-fn send(context: &mut StrategyContext<'_>, form: Form, face: FaceId) {
+/// Sends the Interest to a face, unless suppressed.
+fn send(context: &mut StrategyContext<'_>, send_as: SendAs, face: FaceId) {
     match SUPPRESSION.per_upstream(context, face) {
-        RetxVerdict::New => context.forward_as(form, face, 0),
-        RetxVerdict::Forward(interval_ms) => context.forward_as(form, face, interval_ms),
+        RetxVerdict::New => context.forward_as(send_as, face, 0),
+        RetxVerdict::Forward(interval_ms) => context.forward_as(send_as, face, interval_ms),
         RetxVerdict::Suppress => context.suppress(),
     }
 }

@@ -1,12 +1,12 @@
-//! Retransmission suppression: an Interest that comes again too soon is not sent again.
+//! Retransmission suppression: an Interest received again too soon is not sent again.
 //!
-//! The interval starts at `initial_ms` and is multiplied at each retransmission that is sent, up to `max_ms`. Best-route keeps it per pending
-//! Interest, multicast per next hop.
+//! The interval starts at `initial_ms` and is multiplied at each retransmission that is sent, up to
+//! `max_ms`. Best-route keeps one interval per pending Interest, multicast one per next hop.
 
 use super::StrategyContext;
-use nw_element_api::{FaceId, Instant};
+use nw_element_api::{FaceId, Timestamp};
 
-/// Parameters `retx-suppression-initial`, `-max` and `-multiplier`.
+/// The parameters `retx-suppression-initial`, `-max` and `-multiplier`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suppression {
     /// First interval, milliseconds, at least 1.
@@ -23,29 +23,31 @@ impl Default for Suppression {
     }
 }
 
-/// What to do with an Interest that may have been sent before.
+/// What to do with an Interest that may be a retransmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetxVerdict {
-    /// It was not sent, or nobody may still answer.
+    /// Not sent yet, or no answer can arrive any more: treat it as new.
     New,
-    /// It was sent long enough ago: send it again. Holds the interval from now on, milliseconds.
+    /// Sent long enough ago: send it again. Holds the next interval, milliseconds.
     Forward(u16),
-    /// It was sent a short while ago.
+    /// Sent a short while ago: do not send it.
     Suppress,
 }
 
 impl Suppression {
-    /// Judges by all next hops asked: for strategies that try one after the other.
+    /// Decides by the last out-record of all next hops: for strategies that use one next hop at a
+    /// time.
     #[inline]
     pub fn per_entry(&self, context: &StrategyContext<'_>) -> RetxVerdict {
         if !context.has_pending_upstream() {
             return RetxVerdict::New;
         }
-        let last = context.out_records().map(|record| record.sent).max().unwrap_or(Instant::START);
+        let last =
+            context.out_records().map(|record| record.sent).max().unwrap_or(Timestamp::START);
         self.judge(context.now(), last, context.retx_interval_ms())
     }
 
-    /// Judges by one next hop: for strategies that ask several at once.
+    /// Decides by the out-record of one next hop: for strategies that use several at once.
     #[inline]
     pub fn per_upstream(&self, context: &StrategyContext<'_>, face: FaceId) -> RetxVerdict {
         match context.out_record(face) {
@@ -54,8 +56,8 @@ impl Suppression {
         }
     }
 
-    /// `kept_ms` is 0 when no interval was kept yet.
-    fn judge(&self, now: Instant, last: Instant, kept_ms: u16) -> RetxVerdict {
+    /// Decides by the time of the last transmission. `kept_ms` is the stored interval, 0 if none.
+    fn judge(&self, now: Timestamp, last: Timestamp, kept_ms: u16) -> RetxVerdict {
         let interval_ms = if kept_ms == 0 { self.initial_ms } else { kept_ms };
         if now < last.plus_millis(u64::from(interval_ms)) {
             return RetxVerdict::Suppress;
@@ -70,12 +72,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_double_up_to_the_longest() {
+    fn suppression_interval_doubles_up_to_max() {
         let suppression = Suppression::default();
-        let (mut interval_ms, mut last, mut seen) = (0, Instant::START, vec![]);
+        let (mut interval_ms, mut last, mut seen) = (0, Timestamp::START, vec![]);
         for _ in 0..7 {
             let due = last.plus_millis(u64::from(if interval_ms == 0 { 10 } else { interval_ms }));
-            let early = Instant::from_nanos(due.as_nanos() - 1);
+            let early = Timestamp::from_nanos(due.as_nanos() - 1);
             assert_eq!(suppression.judge(early, last, interval_ms), RetxVerdict::Suppress);
             let RetxVerdict::Forward(longer_ms) = suppression.judge(due, last, interval_ms) else {
                 panic!("held back at {due:?}")

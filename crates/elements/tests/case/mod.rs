@@ -1,34 +1,35 @@
-//! The standard graph as what cases run: see `tests/cases/README.md`.
+//! The standard graph as the target of a case: see `tests/cases/README.md`.
 
-mod alone;
+mod single_element;
 
 use crate::graph::{Graph, GraphConfig};
-use alone::Alone;
-use nw_element_api::case::{NameVariables, Sent, Subject, Words, announce, equal, name, number};
 use nw_element_api::{
-    DropCounters, Element as _, FaceId, FaceInfo, Instant, LinkFields, LinkType, Peer, Scope,
+    DropCounters, Element as _, FaceId, FaceInfo, LinkFields, LinkType, Peer, Scope, Timestamp,
 };
 use nw_elements::strategy::{Strategies, StrategyError, StrategyId};
 use nw_name::Name;
 use nw_tables::fib::NextHop;
+use nw_testkit::case::{Args, NameVariables, Sent, TestTarget, announce, equal, name, number};
+use single_element::SingleElement;
 
-/// Runs the text of a case.
+/// Runs a case.
 ///
 /// # Errors
-/// The line and what was wrong there.
+/// The first line that did not hold.
 pub fn run(text: &str) -> Result<(), String> {
     if !text.starts_with('#') {
         return Err("line 1: a case starts with a comment that says what must happen".to_owned());
     }
     if text.lines().any(|line| line.starts_with("element ")) {
-        return nw_element_api::case::run(text, &mut Alone::default()).map_err(|failure| failure.to_string());
+        return nw_testkit::case::run(text, &mut SingleElement::default())
+            .map_err(|failure| failure.to_string());
     }
     let mut case = Case::default();
-    nw_element_api::case::run(text, &mut case).map_err(|failure| failure.to_string())?;
+    nw_testkit::case::run(text, &mut case).map_err(|failure| failure.to_string())?;
     case.graph.map_or_else(|| Err("the case does nothing".to_owned()), |_| Ok(()))
 }
 
-/// The graph is made when the first line needs it: what is set before says how.
+/// The graph is created by the first line that needs it, with the settings before it.
 #[derive(Default)]
 struct Case {
     config: GraphConfig,
@@ -36,20 +37,20 @@ struct Case {
     none: DropCounters,
 }
 
-impl Subject for Case {
+impl TestTarget for Case {
     fn face(&self, word: &str) -> Result<FaceId, String> {
-        FaceId::from_number(number(word, "a face")?).ok_or("0 is no face".to_owned())
+        FaceId::from_number(number(word, "a face")?).ok_or("0 is not a face".to_owned())
     }
 
     fn face_name(&self, face: FaceId) -> String {
         face.to_string()
     }
 
-    fn now(&self) -> Instant {
-        self.graph.as_ref().map_or(Instant::START, |graph| graph.now)
+    fn now(&self) -> Timestamp {
+        self.graph.as_ref().map_or(Timestamp::START, |graph| graph.now)
     }
 
-    fn advance(&mut self, to: Instant) {
+    fn advance(&mut self, to: Timestamp) {
         self.graph().advance(to);
     }
 
@@ -73,16 +74,16 @@ impl Subject for Case {
     fn command(
         &mut self,
         command: &str,
-        words: &mut Words<'_>,
+        args: &mut Args<'_>,
         names: &NameVariables,
     ) -> Option<Result<(), String>> {
         Some(match command {
-            "set" if self.graph.is_none() => self.set(words),
-            "set" => self.switch(words),
-            "face" => self.add_face(words),
-            "route" => self.route(words, names),
-            "remove-face" | "remove-route" | "region" | "erase" | "announced" | "measured" | "pit" | "cs"
-            | "satisfied" | "unsatisfied" => self.order(command, words, names),
+            "set" if self.graph.is_none() => self.set(args),
+            "set" => self.switch(args),
+            "face" => self.add_face(args),
+            "route" => self.route(args, names),
+            "remove-face" | "remove-route" | "region" | "erase" | "announced" | "measured"
+            | "pit" | "cs" | "satisfied" | "unsatisfied" => self.run_command(command, args, names),
             _ => return None,
         })
     }
@@ -93,96 +94,108 @@ impl Case {
         self.graph.get_or_insert_with(|| Graph::new(self.config.clone()))
     }
 
-    fn order(&mut self, command: &str, words: &mut Words<'_>, names: &NameVariables) -> Result<(), String> {
+    fn run_command(
+        &mut self,
+        command: &str,
+        args: &mut Args<'_>,
+        names: &NameVariables,
+    ) -> Result<(), String> {
         match command {
             "remove-face" => {
-                let face = self.face(words.need("a face")?)?;
+                let face = self.face(args.need("a face")?)?;
                 self.graph().remove_face(face);
-                words.end()
+                args.end()
             }
             "remove-route" => {
-                let name = words.name(names)?;
+                let name = args.name(names)?;
                 let known = self.graph().router.remove_route(name.as_ref());
-                if known { words.end() } else { Err("there is no such route".to_owned()) }
+                if known { args.end() } else { Err("there is no such route".to_owned()) }
             }
             "region" => {
                 let mut regions = Vec::new();
-                while let Some(word) = words.next() {
+                while let Some(word) = args.next() {
                     regions.push(name(word, names)?);
                 }
                 self.graph().router.set_regions(regions);
                 Ok(())
             }
             "erase" => {
-                let name = words.name(names)?;
-                let (wanted, limit) = (words.number("how many are erased")?, usize::MAX);
+                let name = args.name(names)?;
+                let (expected, limit) = (args.number("how many are erased")?, usize::MAX);
                 let erased = self.graph().store.store_mut().erase(name.as_ref(), limit);
-                equal("erased", erased, wanted)
+                equal("erased", erased, expected)
             }
             "announced" => {
-                let (name, ms) = (words.name(names)?, words.number("milliseconds")?);
-                let (now, octets) = (self.graph().now, announce(&name));
-                self.graph().router.keep_announcement(now, name.as_ref(), &octets, now.plus_millis(ms));
-                words.end()
+                let (name, ms) = (args.name(names)?, args.number("milliseconds")?);
+                let (now, bytes) = (self.graph().now, announce(&name));
+                self.graph().router.keep_announcement(
+                    now,
+                    name.as_ref(),
+                    &bytes,
+                    now.plus_millis(ms),
+                );
+                args.end()
             }
             "measured" => {
-                let wanted = words.number("how many prefixes are measured")?;
-                equal("prefixes measured", self.graph().router.measurements().len(), wanted)
+                let expected = args.number("how many prefixes are measured")?;
+                equal("prefixes measured", self.graph().router.measurements().len(), expected)
             }
             "pit" => {
-                let wanted = words.number("how many are pending")?;
-                equal("pending Interests", self.graph().router.pit().len(), wanted)
+                let expected = args.number("how many are pending")?;
+                equal("pending Interests", self.graph().router.pit().len(), expected)
             }
             "cs" => {
-                let wanted = words.number("how many are stored")?;
-                equal("packets stored", self.graph().store.store().len(), wanted)
+                let expected = args.number("how many are stored")?;
+                equal("packets stored", self.graph().store.store().len(), expected)
             }
             "satisfied" => {
-                let wanted = words.number("how many")?;
-                equal("satisfied", self.graph().router.counters().satisfied, wanted)
+                let expected = args.number("how many")?;
+                equal("satisfied", self.graph().router.counters().satisfied, expected)
             }
             _ => {
-                let wanted = words.number("how many")?;
-                equal("unsatisfied", self.graph().router.counters().unsatisfied, wanted)
+                let expected = args.number("how many")?;
+                equal("unsatisfied", self.graph().router.counters().unsatisfied, expected)
             }
         }
     }
 
-    /// What must be known before the graph is made.
-    fn set(&mut self, words: &mut Words<'_>) -> Result<(), String> {
-        match words.need("what to set")? {
-            "pit-entries" => self.config.pit_entries = words.number("pit-entries")?,
-            "cs-packets" => self.config.cs.packets_max = words.number("cs-packets")?,
-            "packets" => self.config.packets = words.number("packets")?,
-            "seed" => self.config.seed = words.number("seed")?,
-            "tokens" => self.config.upstream_tokens = on_or_off(words)?,
-            "data-from-any-face" => self.config.data_from_any_face = on_or_off(words)?,
+    /// Changes a setting that is fixed when the graph is created.
+    fn set(&mut self, args: &mut Args<'_>) -> Result<(), String> {
+        match args.need("what to set")? {
+            "pit-entries" => self.config.pit_entries = args.number("pit-entries")?,
+            "cs-packets" => self.config.cs.packets_max = args.number("cs-packets")?,
+            "packets" => self.config.packets = args.number("packets")?,
+            "seed" => self.config.seed = args.number("seed")?,
+            "tokens" => self.config.upstream_tokens = on_or_off(args)?,
+            "data-from-any-face" => self.config.data_from_any_face = on_or_off(args)?,
             other => return Err(format!("can't be set before the first face: {other:?}")),
         }
-        words.end()
+        args.end()
     }
 
-    /// What may change while it runs.
-    fn switch(&mut self, words: &mut Words<'_>) -> Result<(), String> {
-        match words.need("what to set")? {
-            "tokens" => self.graph().router.set_upstream_tokens(on_or_off(words)?),
-            "data-from-any-face" => self.graph().router.set_accept_data_from_any_face(on_or_off(words)?),
-            "admit" => self.graph().store.store_mut().set_admit(on_or_off(words)?),
-            "serve" => self.graph().store.store_mut().set_serve(on_or_off(words)?),
+    /// Changes a setting of the running graph.
+    fn switch(&mut self, args: &mut Args<'_>) -> Result<(), String> {
+        match args.need("what to set")? {
+            "tokens" => self.graph().router.set_upstream_tokens(on_or_off(args)?),
+            "data-from-any-face" => {
+                self.graph().router.set_accept_data_from_any_face(on_or_off(args)?)
+            }
+            "admit" => self.graph().store.store_mut().set_admit(on_or_off(args)?),
+            "serve" => self.graph().store.store_mut().set_serve(on_or_off(args)?),
             "interests-per-face" => {
-                let limit = words.number("interests-per-face")?;
+                let limit = args.number("interests-per-face")?;
                 self.graph().router.set_face_limit(Some(limit));
             }
             other => return Err(format!("can't be set once there are faces: {other:?}")),
         }
-        words.end()
+        args.end()
     }
 
-    fn add_face(&mut self, words: &mut Words<'_>) -> Result<(), String> {
-        let face = self.face(words.need("a face")?)?;
+    fn add_face(&mut self, args: &mut Args<'_>) -> Result<(), String> {
+        let face = self.face(args.need("a face")?)?;
         let mut info = FaceInfo { scope: Scope::NonLocal, link_type: LinkType::PointToPoint };
         let mut peer = Peer::UNKNOWN;
-        while let Some(word) = words.next() {
+        while let Some(word) = args.next() {
             match word {
                 "local" => info.scope = Scope::Local,
                 "multi-access" => info.link_type = LinkType::MultiAccess,
@@ -202,31 +215,38 @@ impl Case {
         Ok(())
     }
 
-    fn route(&mut self, words: &mut Words<'_>, names: &NameVariables) -> Result<(), String> {
-        let name = words.name(names)?;
+    fn route(&mut self, args: &mut Args<'_>, names: &NameVariables) -> Result<(), String> {
+        let name = args.name(names)?;
         let (mut hops, mut strategy) = (Vec::<NextHop>::new(), Strategies::DEFAULT);
-        while let Some(word) = words.next() {
+        while let Some(word) = args.next() {
             match word.split_once('=') {
                 None => hops.push(NextHop { face: self.face(word)?, cost: 0 }),
                 Some(("cost", cost)) => {
-                    hops.last_mut().ok_or("a cost stands behind a face")?.cost = number(cost, "a cost")?;
+                    hops.last_mut().ok_or("a cost stands behind a face")?.cost =
+                        number(cost, "a cost")?;
                 }
                 Some(("strategy", text)) => strategy = self.strategy(text)?,
-                Some(_) => return Err(format!("a route has faces, cost= and strategy=, not {word:?}")),
+                Some(_) => {
+                    return Err(format!("a route has faces, cost= and strategy=, not {word:?}"));
+                }
             }
         }
         self.graph().set_route(name.as_ref(), &hops, strategy).map_err(|error| error.to_string())
     }
 
     fn strategy(&mut self, text: &str) -> Result<StrategyId, String> {
-        let uri =
-            format!("/localhost/nfd/strategy/{text}").parse::<Name>().map_err(|error| error.to_string())?;
-        self.graph().router.resolve_strategy(uri.as_ref()).map_err(|error: StrategyError| error.to_string())
+        let uri = format!("/localhost/nfd/strategy/{text}")
+            .parse::<Name>()
+            .map_err(|error| error.to_string())?;
+        self.graph()
+            .router
+            .resolve_strategy(uri.as_ref())
+            .map_err(|error: StrategyError| error.to_string())
     }
 }
 
-fn on_or_off(words: &mut Words<'_>) -> Result<bool, String> {
-    match words.need("on or off")? {
+fn on_or_off(args: &mut Args<'_>) -> Result<bool, String> {
+    match args.need("on or off")? {
         "on" => Ok(true),
         "off" => Ok(false),
         other => Err(format!("on or off, not {other:?}")),

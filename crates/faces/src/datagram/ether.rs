@@ -1,19 +1,20 @@
-//! Ethernet frames: EtherType 0x8624, with or without an 802.1Q tag, one link packet in each.
+//! Ethernet frames: EtherType 0x8624, with or without an 802.1Q tag, one link packet per frame.
 //!
-//! One packet socket an interface serves the group's face and those of single peers. The kernel lets in only what is for us: a filter in the
-//! socket looks at direction, EtherType, VLAN and destination. It takes the tag off frames that come in; on those that leave it is written here.
+//! One packet socket per interface serves the group's face and those of single peers. A socket
+//! filter passes only frames for this router: it checks direction, EtherType, VLAN and destination.
+//! The kernel removes the tag of received frames; on sent frames it is written here.
 //!
-//! A socket of one protocol gets a frame of a VLAN that the system has no interface for after the kernel has forgotten its tag, marked as for
-//! another host; and one of a VLAN that it has an interface for as that interface's. So without a VLAN both are refused, and with one the socket is
-//! of all protocols, which sees the tag.
+//! For a VLAN without an interface, the kernel delivers a frame to a socket of one protocol after
+//! its tag is lost, marked as for another host; for a VLAN with an interface, as that interface's.
+//! So without a VLAN both are refused, and with one the socket receives all protocols, which keeps
+//! the tag visible.
 
 use super::packet::{self, Op};
 use crate::config::{FacesConfig, LINK_PACKET_LEN_MAX};
 use crate::error::FaceError;
 use crate::interfaces::Interface;
-use crate::mac::Mac;
-use crate::uri::FaceUri;
 use core::ops::Range;
+use nw_link::{FaceUri, Mac};
 use nw_name::tlv::{Framing, frame};
 use nw_wire::PACKET_LEN_MAX;
 use rustix::io::Errno;
@@ -23,70 +24,72 @@ use std::os::fd::{AsFd, OwnedFd};
 /// EtherType of NDN, as IEEE assigned it.
 pub const ETHERTYPE_NDN: u16 = 0x8624;
 const ETHERTYPE_VLAN: u16 = 0x8100;
-/// Of a socket that gets every frame: ETH_P_ALL.
+/// Protocol of a socket that receives every frame: ETH_P_ALL.
 const ALL_ETHERTYPES: u16 = 0x0003;
-/// What the kernel calls frames to another host, and those that this one sends.
+/// Packet types in the kernel: frames to another host, and frames sent by this one.
 const PACKET_OTHERHOST: u32 = 3;
 const PACKET_OUTGOING: u32 = 4;
-/// Of a socket that gets nothing.
+/// Protocol of a socket that receives nothing.
 const NO_ETHERTYPE: u16 = 0;
-/// Destination, source, EtherType.
+/// Bytes of a header without tag: destination, source, EtherType.
 pub const HEADER_LEN: usize = 14;
-/// With an 802.1Q tag.
+/// Bytes of a header with an 802.1Q tag.
 const HEADER_LEN_MAX: usize = 18;
 
-/// An interface as faces use it.
+/// An Ethernet interface, with the group and VLAN that its faces use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
-    /// The interface's number.
+pub struct EthernetInterface {
+    /// Index of the interface.
     pub interface: u32,
-    /// Its name.
+    /// Name of the interface.
     pub name: Box<str>,
-    /// Its own address.
+    /// Address of the interface.
     pub mac: Mac,
-    /// The group whose frames it hears.
+    /// The group that it joins.
     pub group: Mac,
-    /// The VLAN its frames are of; 0 is none.
+    /// The VLAN of its frames; 0 for none.
     pub vlan: u16,
-    /// Octets of its largest payload.
+    /// MTU of the interface, bytes.
     pub mtu: usize,
 }
 
-impl Port {
-    /// Of an interface.
+impl EthernetInterface {
+    /// Returns the Ethernet view of an interface.
     ///
     /// # Errors
-    /// When it is no Ethernet.
+    /// If it has no Ethernet address.
     pub fn new(interface: &Interface, group: Mac, vlan: u16) -> Result<Self, FaceError> {
         let mac = interface.mac.ok_or_else(|| FaceError::NoEthernet(interface.name.clone()))?;
         let (index, name) = (interface.index, interface.name.clone());
-        Ok(Port { interface: index, name, mac, group, vlan, mtu: interface.mtu })
+        Ok(EthernetInterface { interface: index, name, mac, group, vlan, mtu: interface.mtu })
     }
 
-    /// Octets of the largest link packet.
+    /// Returns the largest link packet, bytes.
     pub fn link_mtu(&self) -> usize {
         self.mtu.min(PACKET_LEN_MAX)
     }
 
-    /// Octets of the longest frame worth receiving.
+    /// Returns the longest frame to receive, bytes.
     pub fn frame_len_max(&self) -> usize {
         HEADER_LEN_MAX + self.mtu.min(LINK_PACKET_LEN_MAX)
     }
 
-    /// What stands before a link packet to `peer`.
+    /// Returns the header of frames to `peer`.
     pub fn head(&self, peer: Mac) -> Head {
         Head::new((self.mac, peer), self.vlan)
     }
 
-    /// Opens a socket that gets the frames of this port and no other.
+    /// Opens a socket that receives the frames of this interface, group and VLAN, and no other.
     ///
     /// # Errors
-    /// Without the right to open packet sockets; what the system says.
+    /// Without the right to open packet sockets, or if the interface can't be used.
     pub fn open(&self, config: &FacesConfig) -> Result<OwnedFd, FaceError> {
         let make = || {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            // Protocol 0: nothing comes in before the filter is there and the socket is bound.
-            let socket = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
+            // Protocol 0: nothing is received before the filter is attached and the socket is
+            // bound.
+            let socket =
+                rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
             packet::attach_filter(socket.as_fd(), &filter(self))?;
             super::size_buffers(&socket, config)?;
             packet::join(socket.as_fd(), self.interface, self.group)?;
@@ -95,25 +98,27 @@ impl Port {
             packet::bind(socket.as_fd(), self.interface, ethertype)?;
             Ok(socket)
         };
-        make().map_err(|errno| self.in_words(errno))
+        make().map_err(|errno| self.describe_error(errno))
     }
 
-    /// Opens a socket that gets no frames and sends some: for a shard that gets them otherwise.
+    /// Opens a socket that sends frames and receives none, for a shard that receives them
+    /// otherwise.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_to_send(&self, config: &FacesConfig) -> Result<OwnedFd, FaceError> {
         let make = || {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let socket = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
+            let socket =
+                rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
             super::size_buffers(&socket, config)?;
             packet::bind(socket.as_fd(), self.interface, NO_ETHERTYPE)?;
             Ok(socket)
         };
-        make().map_err(|errno| self.in_words(errno))
+        make().map_err(|errno| self.describe_error(errno))
     }
 
-    fn in_words(&self, errno: Errno) -> FaceError {
+    fn describe_error(&self, errno: Errno) -> FaceError {
         match errno {
             Errno::PERM | Errno::ACCESS => FaceError::PacketSocket,
             errno => FaceError::system("open", FaceUri::Dev(self.name.clone()))(errno),
@@ -121,30 +126,35 @@ impl Port {
     }
 }
 
-/// Sees whether this process may open packet sockets.
+/// Checks that this process may open packet sockets.
 ///
 /// # Errors
-/// If not, with what helps.
+/// If it may not; the message has the remedy.
 pub fn may_open() -> Result<(), FaceError> {
-    match rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None) {
+    match rustix::net::socket_with(
+        AddressFamily::PACKET,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        None,
+    ) {
         Ok(_) => Ok(()),
         Err(Errno::PERM | Errno::ACCESS) => Err(FaceError::PacketSocket),
         Err(errno) => Err(FaceError::system("open", "a packet socket")(errno)),
     }
 }
 
-/// What stands before a link packet in a datagram; nothing in UDP.
+/// Header before a link packet in a frame; empty for UDP.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
-    octets: [u8; HEADER_LEN_MAX],
+    bytes: [u8; HEADER_LEN_MAX],
     len: u8,
 }
 
 impl Head {
-    /// Nothing.
-    pub const NONE: Head = Head { octets: [0; HEADER_LEN_MAX], len: 0 };
+    /// The empty header.
+    pub const NONE: Head = Head { bytes: [0; HEADER_LEN_MAX], len: 0 };
 
-    /// From one card to another, in a VLAN unless that is 0.
+    /// Returns the header of frames between two addresses, in a VLAN unless that is 0.
     pub fn new((own, peer): (Mac, Mac), vlan: u16) -> Self {
         let mut head = Head::NONE;
         head.push(&peer.0);
@@ -157,12 +167,13 @@ impl Head {
         head
     }
 
-    /// The octets.
+    /// Returns the bytes of the header.
     pub fn as_slice(&self) -> &[u8] {
-        &self.octets[..usize::from(self.len)]
+        &self.bytes[..usize::from(self.len)]
     }
 
-    /// Writes a link packet of two parts with this before it. Octets written, or `None` when it does not fit.
+    /// Writes the header and a link packet in two parts into `frame`. Returns the bytes written.
+    /// `None` if they don't fit.
     #[inline]
     pub fn write(&self, [first, second]: [&[u8]; 2], frame: &mut [u8]) -> Option<usize> {
         let mut at = 0;
@@ -173,25 +184,26 @@ impl Head {
         Some(at)
     }
 
-    fn push(&mut self, octets: &[u8]) {
+    fn push(&mut self, bytes: &[u8]) {
         let at = usize::from(self.len);
-        self.octets[at..at + octets.len()].copy_from_slice(octets);
-        self.len += octets.len() as u8;
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len() as u8;
     }
 }
 
-/// A frame, taken apart.
+/// A parsed frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// To whom.
+    /// Destination address.
     pub destination: Mac,
-    /// From whom.
+    /// Source address.
     pub source: Mac,
-    /// Where the link packet stands; what pads short frames is left away. A packet that is not whole reaches to the end of the frame.
+    /// Range of the link packet, without the padding of short frames. An incomplete packet extends
+    /// to the end of the frame.
     pub packet: Range<usize>,
 }
 
-/// Reads a frame, whose tag the kernel has taken off; `None` when it is none of ours.
+/// Parses a frame without tag. `None` if it is not an NDN frame of a single sender.
 pub fn read(bytes: &[u8]) -> Option<Frame> {
     let mac = |at: usize| bytes.get(at..at + 6)?.try_into().ok().map(Mac);
     let (destination, source) = (mac(0)?, mac(6)?);
@@ -202,24 +214,24 @@ pub fn read(bytes: &[u8]) -> Option<Frame> {
     Some(Frame { destination, source, packet: HEADER_LEN..HEADER_LEN + len })
 }
 
-/// Octets of the link packet in a frame's payload, without what pads short frames.
+/// Returns the bytes of the link packet in a frame's payload, without padding.
 pub fn packet_len(payload: &[u8]) -> usize {
     match frame(payload, LINK_PACKET_LEN_MAX) {
         Ok(Framing::Whole(len)) => len,
-        // What is wrong with it the link service says, and counts.
+        // Malformed packets are counted by the link service.
         Ok(Framing::Partial) | Err(_) => payload.len(),
     }
 }
 
-/// Received here, and not marked as for another host; EtherType ours; VLAN ours; destination our address or the group's. In the classic machine's
-/// instructions.
-fn filter(port: &Port) -> Vec<Op> {
+/// Returns the socket filter in classic BPF: received on this interface, not for another host, our
+/// EtherType and VLAN, destination our address or the group.
+fn filter(port: &EthernetInterface) -> Vec<Op> {
     let words = |mac: Mac| {
         let [a, b, c, d, e, f] = mac.0;
         (u32::from_be_bytes([a, b, c, d]), u32::from(u16::from_be_bytes([e, f])))
     };
     let ((own_high, own_low), (group_high, group_low)) = (words(port.mac), words(port.group));
-    // Jumps count the instructions that are left out.
+    // Jumps count the instructions to skip.
     let untagged = if port.vlan == 0 { (3, 0) } else { (12, 0) };
     vec![
         Op::load_packet_type(),
@@ -230,10 +242,10 @@ fn filter(port: &Port) -> Vec<Op> {
         Op::load_u16(12),
         Op::jump_equal(u32::from(ETHERTYPE_NDN), 0, 14),
         Op::load_vlan_present(),
-        // No tag: on to the addresses, unless a VLAN is wanted.
+        // No tag: continue with the addresses, unless a VLAN is required.
         Op::jump_equal(0, untagged.0, untagged.1),
         Op::load_vlan(),
-        // Its lower 12 bits are the VLAN's number, 0 for frames that only have a priority.
+        // The lower 12 bits are the VLAN id, 0 for frames that only have a priority.
         Op::and(0x0fff),
         Op::jump_equal(u32::from(port.vlan), 0, 9),
         Op::load_u32(0),
@@ -258,12 +270,19 @@ mod tests {
     const OWN: Mac = Mac([2, 0, 0, 0, 0, 1]);
     const PEER: Mac = Mac([2, 0, 0, 0, 0, 2]);
 
-    fn port(vlan: u16) -> Port {
-        Port { interface: 3, name: "eth0".into(), mac: OWN, group: Mac::NDN_GROUP, vlan, mtu: 1500 }
+    fn port(vlan: u16) -> EthernetInterface {
+        EthernetInterface {
+            interface: 3,
+            name: "eth0".into(),
+            mac: OWN,
+            group: Mac::NDN_GROUP,
+            vlan,
+            mtu: 1500,
+        }
     }
 
     #[test]
-    fn heads() {
+    fn head_has_addresses_tag_and_ethertype() {
         let plain = port(0).head(PEER);
         assert_eq!(plain.as_slice(), [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x86, 0x24]);
         let tagged = port(100).head(PEER);
@@ -272,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_read_as_they_are_written_and_padding_is_left_away() {
+    fn frame_is_parsed_without_padding() {
         let mut bytes = port(0).head(PEER).as_slice().to_vec();
         bytes.extend_from_slice(&[0x64, 2, 0x50, 0]);
         bytes.resize(60, 0);
@@ -281,21 +300,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_of_ours() {
-        let frame =
-            |ethertype: [u8; 2], source: Mac| [&OWN.0[..], &source.0, &ethertype, &[0x64, 0]].concat();
+    fn foreign_frame_is_rejected() {
+        let frame = |ethertype: [u8; 2], source: Mac| {
+            [&OWN.0[..], &source.0, &ethertype, &[0x64, 0]].concat()
+        };
         assert!(read(&frame([0x86, 0x24], PEER)).is_some());
         assert!(read(&frame([0x86, 0x25], PEER)).is_none());
         assert!(read(&frame([0x86, 0x24], Mac::NDN_GROUP)).is_none(), "a group sends nothing");
         assert!(read(&[0; 13]).is_none() && read(&[]).is_none());
-        // Cut within the packet: what is there is handed on, to be refused and counted.
-        assert_eq!(read(&[&frame([0x86, 0x24], PEER)[..14], &[0x64, 9, 1]].concat()).unwrap().packet, 14..17);
+        // Truncated within the packet: passed on, to be counted as malformed.
+        assert_eq!(
+            read(&[&frame([0x86, 0x24], PEER)[..14], &[0x64, 9, 1]].concat()).unwrap().packet,
+            14..17
+        );
     }
 
     #[test]
-    fn the_filter_lets_in_what_is_ours() {
-        let frame =
-            |to: Mac, ethertype: u16| [&to.0[..], &PEER.0, &ethertype.to_be_bytes(), &[0x64, 0]].concat();
+    fn filter_accepts_own_frames_only() {
+        let frame = |to: Mac, ethertype: u16| {
+            [&to.0[..], &PEER.0, &ethertype.to_be_bytes(), &[0x64, 0]].concat()
+        };
         let other = Mac([2, 0, 0, 0, 9, 1]);
         for (vlan, to, ethertype, tag, expected) in [
             (0, OWN, 0x8624, None, true),
@@ -313,18 +337,22 @@ mod tests {
             (100, OWN, 0x8624, None, false),
             (100, other, 0x8624, Some(100), false),
         ] {
-            let passes =
-                |packet_type| run(&filter(&port(vlan)), &frame(to, ethertype), (packet_type, 3), tag);
+            let passes = |packet_type| {
+                run(&filter(&port(vlan)), &frame(to, ethertype), (packet_type, 3), tag)
+            };
             assert_eq!(passes(0), expected, "{vlan} {to} {ethertype:#x} {tag:?}");
             assert_eq!(passes(2), expected, "to a group");
-            assert!(!run(&filter(&port(vlan)), &frame(to, ethertype), (0, 4), tag), "another interface's");
+            assert!(
+                !run(&filter(&port(vlan)), &frame(to, ethertype), (0, 4), tag),
+                "another interface's"
+            );
             assert!(!passes(PACKET_OTHERHOST) && !passes(PACKET_OUTGOING));
         }
     }
 
     proptest! {
         #[test]
-        fn any_octets(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+        fn any_bytes_parse_within_bounds(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
             if let Some(frame) = read(&bytes) {
                 prop_assert!(frame.packet.end <= bytes.len());
             }

@@ -1,20 +1,22 @@
-//! UDP to a group on one interface: one socket that hears the group there, and speaks to it from there.
+//! UDP multicast on one interface: one socket that joins the group there and sends to it from
+//! there.
 
 use super::{Medium, size_buffers, sys};
 use crate::config::FacesConfig;
 use crate::error::FaceError;
 use crate::interfaces::Interface;
-use crate::uri::FaceUri;
+use nw_link::FaceUri;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Opens the socket. Bound to the group's address, it hears nothing else; the source of what it sends is the interface's address.
+/// Opens the socket. Bound to the group's address, it receives nothing else; it sends from the
+/// interface's address.
 ///
 /// # Errors
-/// When the interface has no address of the group's family; what the system says.
+/// If the interface has no address of the group's family, or the socket can't be opened.
 pub fn open(
     group: SocketAddr,
     interface: &Interface,
@@ -25,7 +27,7 @@ pub fn open(
         return Err(FaceError::NoAddress(interface.name.clone(), group));
     };
     let (group, local) = match (group, local) {
-        // Addresses of one link only are told apart by the interface.
+        // Link-local addresses include the interface's index.
         (SocketAddr::V6(v6), IpAddr::V6(local)) => {
             let scoped = |ip| SocketAddr::V6(SocketAddrV6::new(ip, v6.port(), 0, index));
             (scoped(*v6.ip()), scoped(local))
@@ -46,10 +48,10 @@ fn open_v4(group: SocketAddrV4, interface: u32, config: &FacesConfig) -> Result<
     sys::own_groups_only(socket.as_fd(), false)?;
     size_buffers(&socket, config)?;
     rustix::net::bind(&socket, &SocketAddr::V4(group))?;
-    let any = Ipv4Addr::UNSPECIFIED;
-    sockopt::set_ip_add_membership_with_ifindex(&socket, group.ip(), &any, interface)?;
-    sockopt::set_ip_multicast_if_with_ifindex(&socket, &any, &any, interface)?;
-    // What is sent does not come back; and it stays on the link.
+    let unspecified = Ipv4Addr::UNSPECIFIED;
+    sockopt::set_ip_add_membership_with_ifindex(&socket, group.ip(), &unspecified, interface)?;
+    sockopt::set_ip_multicast_if_with_ifindex(&socket, &unspecified, &unspecified, interface)?;
+    // Sent datagrams are not looped back, and stay on the link.
     sockopt::set_ip_multicast_loop(&socket, false)?;
     sockopt::set_ip_multicast_ttl(&socket, 1)?;
     Ok(socket)
@@ -59,7 +61,8 @@ fn open_v6(group: SocketAddrV6, interface: u32, config: &FacesConfig) -> Result<
     let socket = udp_socket(AddressFamily::INET6)?;
     sockopt::set_ipv6_v6only(&socket, true)?;
     sockopt::set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::DONT)?;
-    // Kernels before 4.20 don't know it; for groups of one link the interface in the address does the same.
+    // Unknown to kernels before 4.20; for link-local groups the interface in the address has the
+    // same effect.
     let _ = sys::own_groups_only(socket.as_fd(), true);
     size_buffers(&socket, config)?;
     rustix::net::bind(&socket, &SocketAddr::V6(group))?;
@@ -73,7 +76,7 @@ fn open_v6(group: SocketAddrV6, interface: u32, config: &FacesConfig) -> Result<
 fn udp_socket(family: AddressFamily) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
-    // One such socket for each interface, all bound to the same group; and other programs' beside them.
+    // One socket per interface, all bound to the same group, and other programs' too.
     sockopt::set_socket_reuseaddr(&socket, true)?;
     sys::set_gro(socket.as_fd(), true);
     Ok(socket)

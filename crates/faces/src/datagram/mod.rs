@@ -1,28 +1,38 @@
-//! Datagrams: one unconnected socket for many peers, each of which is a face. UDP, UDP groups of an interface, Ethernet frames of an interface.
+//! Datagram sockets: one unconnected socket for many peers, each of which has a face. UDP, UDP
+//! groups of an interface, and Ethernet frames of an interface.
 //!
-//! Over UDP, runs of equal-sized datagrams to or from one peer travel as one (GSO, GRO), many messages a call. Fragmentation up to the face's MTU is
-//! left to IP, as NDN does: path MTU discovery is off. What the socket refuses waits in a bounded queue of its own.
+//! ```text
+//! outboxes of faces ─▶ flush ─▶ sendmmsg (GSO) ── AGAIN ─▶ queue ─▶ drain, when writable
+//! ```
+//!
+//! Over UDP, runs of equal-sized datagrams to or from one peer travel as one message (GSO, GRO),
+//! and many messages per call. Fragmentation up to the face's MTU is left to IP, as in NFD: path
+//! MTU discovery is off.
+//!
+//! Invariant: datagrams of one face leave in order. While the queue is not empty, new ones are
+//! queued behind it.
 
-mod burst;
+mod batch;
 pub mod ether;
 mod group;
+mod pacer;
 mod packet;
 mod peers;
 pub mod sys;
 
-pub use burst::Burst;
+pub use pacer::Pacer;
 
 use crate::config::FacesConfig;
 use crate::error::FaceError;
 use crate::interfaces::Interface;
-use crate::mac::Mac;
-use crate::outbox::{Outbox, Outgoing};
 use crate::queue::ByteQueue;
 use crate::status::UdpBuffer;
-use crate::uri::FaceUri;
 use arrayvec::ArrayVec;
-use ether::{Head, Port};
-use nw_element_api::{FaceId, Instant, Pool};
+use batch::{Batch, Position};
+use ether::{EthernetInterface, Head};
+use nw_element_api::{FaceId, Pool, Timestamp};
+use nw_link::outbox::{Outbox, Outgoing};
+use nw_link::{FaceUri, Mac};
 use nw_wire::PACKET_LEN_MAX;
 pub use peers::Peers;
 use rustix::io::Errno;
@@ -36,49 +46,52 @@ use sys::Message;
 /// Datagrams in one run (UDP_MAX_SEGMENTS of the oldest kernels that have GSO).
 const RUN_MAX: usize = 64;
 
-/// Octets in one run: less than the longest UDP payload over IPv4.
+/// Bytes in one run: less than the longest UDP payload over IPv4.
 const RUN_BYTES_MAX: usize = 65_000;
+
+/// Datagrams per message above which a read counts as merged by the kernel.
+const MERGED_PACKETS: usize = 16;
 
 /// Pieces in one call.
 const PIECES_MAX: usize = 1024;
 
-/// Errors read from a socket in one turn.
+/// Errors read from a socket in one loop iteration.
 const ERRORS_PER_TURN: usize = 64;
 
-/// Octets of the heads of IP and UDP.
+/// Bytes of the headers of IP and UDP.
 const IPV4_HEADS_LEN: usize = 20 + 8;
 const IPV6_HEADS_LEN: usize = 40 + 8;
 
-/// A way that takes less whole than IPv4 hosts have to is left to IP, octets.
+/// A path MTU below what every IPv4 host must accept is ignored, bytes.
 const PATH_MTU_MIN: usize = 576 - IPV4_HEADS_LEN;
 
-/// The system's queue is looked at once in so long.
-pub const LOOK_PAUSE: core::time::Duration = core::time::Duration::from_millis(1);
+/// Interval at which the kernel's queue is sampled.
+pub const SAMPLE_INTERVAL: core::time::Duration = core::time::Duration::from_millis(1);
 
-/// Before each datagram in the queue: the face's id and the datagram's length, 4 octets each.
+/// Bytes before each datagram in the queue: the face's id and the datagram's length, 4 each.
 const RECORD_HEAD: usize = 8;
 
-/// What a socket's datagrams travel by.
+/// What carries the datagrams of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Medium {
     /// UDP, from this address.
     Udp(SocketAddr),
     /// UDP to a group on one interface.
     Group {
-        /// The interface's number.
+        /// Index of the interface.
         interface: u32,
-        /// Its name.
+        /// Name of the interface.
         name: Box<str>,
-        /// Its address, as the others see it.
+        /// Source address on the interface.
         local: SocketAddr,
-        /// The group; a link-local one with the interface's number.
+        /// Address of the group; a link-local one includes the interface's index.
         group: SocketAddr,
     },
     /// Frames on one interface.
-    Ether(Port),
+    Ether(EthernetInterface),
 }
 
-/// Who is at the other end.
+/// Peer of a face on a datagram socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
     /// A UDP socket, or a group of them.
@@ -88,7 +101,7 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// As others name it.
+    /// Returns the remote URI of the peer.
     pub const fn uri(self) -> FaceUri {
         match self {
             Peer::Ip(address) => FaceUri::Udp(address),
@@ -96,7 +109,7 @@ impl Peer {
         }
     }
 
-    /// True when many hear what is sent to it.
+    /// Returns whether it is a group.
     pub const fn is_group(self) -> bool {
         match self {
             Peer::Ip(address) => address.ip().is_multicast(),
@@ -104,14 +117,17 @@ impl Peer {
         }
     }
 
-    /// Tells senders of one group apart, so that their fragments are not mixed: different for different ones but for rare accidents.
-    pub fn mark(self) -> u64 {
+    /// Returns a number that distinguishes the senders to one group, so that their fragments are
+    /// not mixed. Collisions are possible but rare.
+    pub fn sender_number(self) -> u64 {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         match self {
             Peer::Ip(address) => {
                 let ip = match address.ip() {
                     IpAddr::V4(v4) => u64::from(v4.to_bits()),
-                    IpAddr::V6(v6) => ((v6.to_bits() >> 64) as u64).wrapping_mul(ODD) ^ v6.to_bits() as u64,
+                    IpAddr::V6(v6) => {
+                        ((v6.to_bits() >> 64) as u64).wrapping_mul(ODD) ^ v6.to_bits() as u64
+                    }
                 };
                 ip.wrapping_mul(ODD) ^ u64::from(address.port())
             }
@@ -125,56 +141,64 @@ impl Peer {
 pub struct DatagramSocket {
     /// The socket.
     pub socket: OwnedFd,
-    /// What it is on.
+    /// What it sends and receives by.
     pub medium: Medium,
-    /// New peers get a face.
+    /// Whether new peers get a face.
     pub listening: bool,
-    /// False while its interface is down or gone: nothing is sent or received, and the socket is opened again when it is back.
+    /// False while its interface is down or removed: nothing is sent or received, and the socket is
+    /// reopened later.
     pub up: bool,
-    /// Since when its interface is gone, if it is.
-    pub gone_since: Option<Instant>,
-    /// The interface as it was when the socket was last up.
-    pub seen: Option<Box<Interface>>,
-    /// The faces, by peer.
+    /// Since when its interface is missing.
+    pub missing_since: Option<Timestamp>,
+    /// State of the interface when the socket was last up.
+    pub last_interface: Option<Box<Interface>>,
+    /// Faces by peer.
     pub peers: Peers,
-    /// Faces with something in their outbox.
+    /// Faces whose outbox is not empty.
     pub dirty: Vec<FaceId>,
-    /// The receive buffer was over half full when last looked at.
+    /// The receive buffer was over half full at the last sample.
     pub congested: bool,
-    /// The system had merged many datagrams into each message of the last read.
+    /// The kernel merged many datagrams into each message of the last read.
     pub merged: bool,
-    /// Peers that got a face because they spoke.
+    /// Peers that got an on-demand face.
     pub accepted: u64,
-    /// Peers that got none because there were too many.
+    /// Peers refused because there were too many faces.
     pub refused: u64,
-    /// Datagrams that led to no face.
-    pub unheard: u64,
+    /// Datagrams that belong to no face.
+    pub unattributed: u64,
+    /// Whether the kernel sends runs of datagrams as one message.
     gso: bool,
+    /// Datagrams that the kernel did not take.
     queue: ByteQueue,
-    asked: usize,
+    /// Requested bytes of the receive buffer.
+    requested: usize,
+    /// Granted bytes of the receive buffer, without the kernel's overhead.
     granted: usize,
+    /// Datagrams lost because the buffer was full.
     overflows: u64,
-    drops_seen: u32,
-    /// Bytes of the queue that the common budget of send queues was charged with.
+    /// The kernel's drop counter at the last sample.
+    drops_counted: u32,
+    /// Bytes of the queue charged to the common budget of send queues.
     pub charged: usize,
+    /// Bytes in the kernel's send queue at the last sample.
     kernel_queue: usize,
-    looked_at: Instant,
+    sampled_at: Timestamp,
 }
 
-/// One face's part of what a socket is to send.
+/// Link packets of one face to send by a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Sender<'a> {
     /// The face.
     pub face: FaceId,
     /// Its peer.
     pub peer: Peer,
-    /// What stands before each datagram's octets.
+    /// Header written before each datagram; empty for UDP.
     pub head: &'a [u8],
-    /// Longest datagram that the kernel took as part of a run; 0 for none.
+    /// Longest datagram that the kernel took as part of a run, bytes; 0 for none.
     pub run_datagram_max: usize,
-    /// What is to be sent: some of its link packets.
+    /// Outbox with the link packets.
     pub outbox: &'a Outbox,
-    /// Which: from, and up to but not including.
+    /// Range of them: start and end (exclusive).
     pub items: (usize, usize),
 }
 
@@ -184,26 +208,31 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// What became of link packets in [`DatagramSocket::flush`].
+/// Why [`DatagramSocket::flush`] did not send a link packet.
 #[derive(Clone, Copy, Debug)]
 pub enum Refusal {
     /// The queue of the socket is full.
     QueueFull,
-    /// The system refused it.
+    /// The kernel refused it.
     Failed(Errno),
-    /// Not refused, but runs of datagrams this long are, on the way to this peer.
+    /// Not dropped: runs of datagrams longer than this are refused on the path to this peer.
     NoRuns(usize),
 }
 
 impl DatagramSocket {
-    /// Binds a socket; port 0 asks for a free one.
+    /// Binds a socket; port 0 chooses a free one.
     ///
     /// # Errors
-    /// What the system says.
-    pub fn bind(address: SocketAddr, listening: bool, config: &FacesConfig) -> Result<Self, FaceError> {
+    /// If the address can't be bound.
+    pub fn bind(
+        address: SocketAddr,
+        listening: bool,
+        config: &FacesConfig,
+    ) -> Result<Self, FaceError> {
         let socket = Self::open(address, listening, false, config)?;
         if listening && config.share_ports {
-            // Only now: a port that another program has, which may share it too, is refused.
+            // Set after binding, so that a port of another program is refused even if that one
+            // permits sharing.
             let target = FaceUri::Udp(address);
             sockopt::set_socket_reuseport(&socket.socket, true)
                 .map_err(FaceError::system("share the port of", target))?;
@@ -211,18 +240,19 @@ impl DatagramSocket {
         Ok(socket)
     }
 
-    /// Binds another socket to the address of one that was bound where `config.share_ports` was set: for another shard.
+    /// Binds another socket to the address of a socket bound with `config.share_ports`, for another
+    /// shard.
     ///
     /// # Errors
-    /// What the system says.
-    pub fn twin(address: SocketAddr, config: &FacesConfig) -> Result<Self, FaceError> {
+    /// If the address can't be bound.
+    pub fn reuseport_sibling(address: SocketAddr, config: &FacesConfig) -> Result<Self, FaceError> {
         Self::open(address, true, true, config)
     }
 
     fn open(
         address: SocketAddr,
         listening: bool,
-        share: bool,
+        share_port: bool,
         config: &FacesConfig,
     ) -> Result<Self, FaceError> {
         let target = FaceUri::Udp(address);
@@ -230,7 +260,8 @@ impl DatagramSocket {
         let make = || -> Result<Self, Errno> {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let socket = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
-            // "NDN leaves fragmentation to IP": no DF, so a packet of 8800 octets gets through an MTU of 1500.
+            // No DF bit, so a packet of 8800 bytes passes an MTU of 1500: NFD leaves fragmentation
+            // to IP.
             if address.is_ipv6() {
                 sockopt::set_ipv6_v6only(&socket, true)?;
                 sockopt::set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::DONT)?;
@@ -239,7 +270,7 @@ impl DatagramSocket {
             }
             sys::enable_errors(socket.as_fd(), address.is_ipv6())?;
             sys::set_gro(socket.as_fd(), true);
-            if share {
+            if share_port {
                 sockopt::set_socket_reuseport(&socket, true)?;
             }
             rustix::net::bind(&socket, &address)?;
@@ -250,142 +281,165 @@ impl DatagramSocket {
         make().map_err(FaceError::system("listen on", target))
     }
 
-    /// Has the system merge runs of datagrams that come here, or no longer. Frames without IP never are.
+    /// Turns merging of received datagrams (GRO) on or off. Ethernet frames are never merged.
     pub fn merge_runs(&self, on: bool) {
         if !matches!(self.medium, Medium::Ether(_)) {
             sys::set_gro(self.socket.as_fd(), on);
         }
     }
 
-    /// Joins a group on one interface.
+    /// Opens a socket that joins a group on one interface.
     ///
     /// # Errors
-    /// When the interface has no address to send from; what the system says.
-    pub fn join(group: SocketAddr, interface: &Interface, config: &FacesConfig) -> Result<Self, FaceError> {
+    /// If the interface has no address to send from, or the socket can't be opened.
+    pub fn join(
+        group: SocketAddr,
+        interface: &Interface,
+        config: &FacesConfig,
+    ) -> Result<Self, FaceError> {
         let (socket, medium) = group::open(group, interface, config)?;
-        Self::over(socket, medium, false, config).map_err(FaceError::system("join", FaceUri::Udp(group)))
+        Self::over(socket, medium, false, config)
+            .map_err(FaceError::system("join", FaceUri::Udp(group)))
     }
 
-    /// Opens an interface for frames.
+    /// Opens an Ethernet interface.
     ///
     /// # Errors
-    /// As [`Port::open`].
-    pub fn ether(port: Port, listening: bool, config: &FacesConfig) -> Result<Self, FaceError> {
-        let socket = port.open(config)?;
-        let target = FaceUri::Dev(port.name.clone());
-        Self::over(socket, Medium::Ether(port), listening, config).map_err(FaceError::system("open", target))
+    /// As [`EthernetInterface::open`].
+    pub fn ether(
+        ethernet: EthernetInterface,
+        listening: bool,
+        config: &FacesConfig,
+    ) -> Result<Self, FaceError> {
+        let socket = ethernet.open(config)?;
+        let target = FaceUri::Dev(ethernet.name.clone());
+        Self::over(socket, Medium::Ether(ethernet), listening, config)
+            .map_err(FaceError::system("open", target))
     }
 
-    /// The same for another shard, which sends by it: it gets frames by AF_XDP, or from the shard that has the other.
+    /// Opens an Ethernet interface for sending only, on a shard that receives by AF_XDP or from the
+    /// first shard.
     ///
     /// # Errors
-    /// As [`Port::open_to_send`].
-    pub fn ether_twin(port: Port, config: &FacesConfig) -> Result<Self, FaceError> {
-        let socket = port.open_to_send(config)?;
-        let target = FaceUri::Dev(port.name.clone());
-        Self::over(socket, Medium::Ether(port), false, config).map_err(FaceError::system("open", target))
+    /// As [`EthernetInterface::open_to_send`].
+    pub fn ether_sibling(
+        ethernet: EthernetInterface,
+        config: &FacesConfig,
+    ) -> Result<Self, FaceError> {
+        let socket = ethernet.open_to_send(config)?;
+        let target = FaceUri::Dev(ethernet.name.clone());
+        Self::over(socket, Medium::Ether(ethernet), false, config)
+            .map_err(FaceError::system("open", target))
     }
 
-    fn over(socket: OwnedFd, medium: Medium, listening: bool, config: &FacesConfig) -> Result<Self, Errno> {
+    fn over(
+        socket: OwnedFd,
+        medium: Medium,
+        listening: bool,
+        config: &FacesConfig,
+    ) -> Result<Self, Errno> {
         Ok(DatagramSocket {
             gso: !matches!(medium, Medium::Ether(_)) && sys::has_gso(socket.as_fd()),
             medium,
             listening,
             up: true,
-            gone_since: None,
-            seen: None,
+            missing_since: None,
+            last_interface: None,
             peers: Peers::new(),
             dirty: Vec::new(),
             congested: false,
             merged: false,
             accepted: 0,
             refused: 0,
-            unheard: 0,
+            unattributed: 0,
             queue: ByteQueue::default(),
             kernel_queue: 0,
-            looked_at: Instant::START,
-            asked: config.udp_receive_buffer,
-            // The kernel doubles what is asked for, to account for its overhead.
+            sampled_at: Timestamp::START,
+            requested: config.udp_receive_buffer,
+            // The kernel doubles the requested size to account for its overhead.
             granted: sockopt::socket_recv_buffer_size(&socket)? / 2,
             overflows: 0,
-            drops_seen: 0,
+            drops_counted: 0,
             charged: 0,
             socket,
         })
     }
 
-    /// This end, as management shows it.
+    /// Returns the local URI.
     pub fn local_uri(&self) -> FaceUri {
         match &self.medium {
             Medium::Udp(local) | Medium::Group { local, .. } => FaceUri::Udp(*local),
-            Medium::Ether(port) => FaceUri::Dev(port.name.clone()),
+            Medium::Ether(ethernet) => FaceUri::Dev(ethernet.name.clone()),
         }
     }
 
-    /// The interface it ends with, if it is bound to one.
+    /// Returns the index of the interface that it is bound to, if any.
     pub const fn interface(&self) -> Option<u32> {
         match &self.medium {
             Medium::Udp(_) => None,
             Medium::Group { interface, .. } => Some(*interface),
-            Medium::Ether(port) => Some(port.interface),
+            Medium::Ether(ethernet) => Some(ethernet.interface),
         }
     }
 
-    /// The name of the interface it is bound to, if it is to one.
+    /// Returns the name of the interface that it is bound to, if any.
     pub fn interface_name(&self) -> Option<&str> {
         match &self.medium {
             Medium::Udp(_) => None,
             Medium::Group { name, .. } => Some(name),
-            Medium::Ether(port) => Some(&port.name),
+            Medium::Ether(ethernet) => Some(&ethernet.name),
         }
     }
 
-    /// Takes the place of a socket whose interface was down or is another one: its faces are this one's now.
+    /// Takes over the faces and counters of a socket whose interface was down or has changed.
     pub fn replace(&mut self, old: &mut DatagramSocket) {
         core::mem::swap(&mut self.peers, &mut old.peers);
         core::mem::swap(&mut self.dirty, &mut old.dirty);
         self.listening |= old.listening;
-        (self.accepted, self.refused, self.unheard) = (old.accepted, old.refused, old.unheard);
+        (self.accepted, self.refused, self.unattributed) =
+            (old.accepted, old.refused, old.unattributed);
         self.overflows = old.overflows;
     }
 
-    /// Drops what waits for the socket; shows the face of each datagram.
+    /// Drops the queue, passing the face of each datagram to `dropped`.
     pub fn clear_queue(&mut self, mut dropped: impl FnMut(FaceId)) {
         while !self.queue.is_empty() {
             let record = self.queue.front();
-            let word =
-                |at: usize| u32::from_ne_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
+            let word = |at: usize| {
+                u32::from_ne_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]])
+            };
             let (face, len) = (FaceId::from_bits(word(0)), word(4) as usize);
             dropped(face);
             self.queue.consume(RECORD_HEAD + len);
         }
     }
 
-    /// Octets of the largest link packet.
+    /// Returns the default MTU of its faces, bytes.
     pub fn link_mtu(&self, config: &FacesConfig) -> usize {
         match &self.medium {
             Medium::Udp(_) | Medium::Group { .. } => config.udp_mtu,
-            Medium::Ether(port) => port.link_mtu(),
+            Medium::Ether(ethernet) => ethernet.link_mtu(),
         }
     }
 
-    /// Octets that the largest link packet may be set to.
+    /// Returns the largest MTU that its faces may be given, bytes.
     pub fn link_mtu_max(&self) -> usize {
         match &self.medium {
             Medium::Udp(_) | Medium::Group { .. } => PACKET_LEN_MAX,
-            Medium::Ether(port) => port.link_mtu(),
+            Medium::Ether(ethernet) => ethernet.link_mtu(),
         }
     }
 
-    /// What stands before a datagram to a peer.
+    /// Returns the header before a datagram to a peer.
     pub fn head(&self, peer: Peer) -> Head {
         match (&self.medium, peer) {
-            (Medium::Ether(port), Peer::Mac(mac)) => port.head(mac),
+            (Medium::Ether(ethernet), Peer::Mac(mac)) => ethernet.head(mac),
             _ => Head::NONE,
         }
     }
 
-    /// Octets of the largest datagram to a peer that IP leaves whole, as far as the system knows now; `None` where that is nobody's business or not known.
+    /// Returns the largest datagram to a peer that IP does not fragment, bytes, as far as the
+    /// kernel knows now. `None` if unknown, or for groups and Ethernet.
     pub fn path_mtu(&self, peer: Peer) -> Option<usize> {
         let (Medium::Udp(local), Peer::Ip(peer)) = (&self.medium, peer) else { return None };
         let (family, heads) = if peer.is_ipv4() {
@@ -393,63 +447,82 @@ impl DatagramSocket {
         } else {
             (AddressFamily::INET6, IPV6_HEADS_LEN)
         };
-        let ask = || -> Result<u32, Errno> {
-            // Only a connected socket can say it, and this one has many peers.
-            let asking = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-            rustix::net::bind(&asking, &SocketAddr::new(local.ip(), 0))?;
-            rustix::net::connect(&asking, &peer)?;
-            if peer.is_ipv4() { sockopt::ip_mtu(&asking) } else { sockopt::ipv6_mtu(&asking) }
+        let read_mtu = || -> Result<u32, Errno> {
+            // Only a connected socket has a path MTU, and this one has many peers.
+            let connected =
+                rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+            rustix::net::bind(&connected, &SocketAddr::new(local.ip(), 0))?;
+            rustix::net::connect(&connected, &peer)?;
+            if peer.is_ipv4() { sockopt::ip_mtu(&connected) } else { sockopt::ipv6_mtu(&connected) }
         };
-        ask().ok().and_then(|mtu| (mtu as usize).checked_sub(heads)).filter(|len| *len >= PATH_MTU_MIN)
+        read_mtu()
+            .ok()
+            .and_then(|mtu| (mtu as usize).checked_sub(heads))
+            .filter(|len| *len >= PATH_MTU_MIN)
     }
 
-    /// Octets of the receive buffer, where a peer can make use of knowing.
-    pub fn room_to_tell(&self, peer: Peer) -> Option<usize> {
+    /// Returns the bytes of the receive buffer to advertise to a peer. `None` for groups and
+    /// Ethernet.
+    pub fn advertised_buffer(&self, peer: Peer) -> Option<usize> {
         (matches!(self.medium, Medium::Udp(_)) && !peer.is_group()).then_some(self.granted)
     }
 
-    /// Octets that wait for the socket.
+    /// Returns the bytes in the queue.
     pub fn queue_bytes(&self) -> usize {
         self.queue.len()
     }
 
-    /// Bytes of memory that the queue takes.
+    /// Returns the bytes of memory that the queue takes.
     pub const fn memory_bytes(&self) -> usize {
         self.queue.memory_bytes()
     }
 
-    /// Asks the kernel how full the receive buffer is, and counts what was lost.
-    pub fn look_at_buffer(&mut self) {
-        let memory = sys::memory(self.socket.as_fd());
-        self.congested = memory.used > memory.limit / 2;
-        self.overflows += u64::from(memory.drops.wrapping_sub(self.drops_seen));
-        self.drops_seen = memory.drops;
+    /// Updates `congested` and `merged` after a read: the buffer is sampled if the read was full.
+    pub fn note_read(&mut self, received: &[sys::Received], is_full: bool) {
+        if is_full {
+            self.sample_buffer();
+        } else {
+            self.congested = false;
+        }
+        let datagrams =
+            |message: &sys::Received| message.len.div_ceil(message.stride.max(1)).max(1);
+        let packets: usize = received.iter().map(datagrams).sum();
+        self.merged = packets > received.len() * MERGED_PACKETS;
     }
 
-    /// How the receive buffer is doing.
+    /// Samples how full the receive buffer is, and counts lost datagrams.
+    pub fn sample_buffer(&mut self) {
+        let memory = sys::memory(self.socket.as_fd());
+        self.congested = memory.used > memory.limit / 2;
+        self.overflows += u64::from(memory.drops.wrapping_sub(self.drops_counted));
+        self.drops_counted = memory.drops;
+    }
+
+    /// Returns the state of the receive buffer.
     pub fn buffer(&self) -> UdpBuffer {
-        let new = sys::memory(self.socket.as_fd()).drops.wrapping_sub(self.drops_seen);
+        let new = sys::memory(self.socket.as_fd()).drops.wrapping_sub(self.drops_counted);
         UdpBuffer {
-            asked: self.asked,
+            requested: self.requested,
             granted: self.granted,
             overflows: self.overflows + u64::from(new),
-            unheard: self.unheard,
+            unattributed: self.unattributed,
         }
     }
 
-    /// Shows the errors that routers on the way, or peers, reported: to which peer, and what.
-    pub fn errors(&self, mut each: impl FnMut(SocketAddr, Errno)) {
+    /// Passes ICMP errors from the error queue to `on_error`: the peer and the error.
+    pub fn errors(&self, mut on_error: impl FnMut(SocketAddr, Errno)) {
         for _ in 0..ERRORS_PER_TURN {
             match sys::next_error(self.socket.as_fd()) {
-                Some((Some(peer), errno)) => each(peer, errno),
+                Some((Some(peer), errno)) => on_error(peer, errno),
                 Some((None, _)) => {}
                 None => return,
             }
         }
     }
 
-    /// Sends all outboxes, many datagrams a call; what the socket refuses waits in the queue, up to `queue_max` octets. What went nowhere is
-    /// shown to `refused`, with its length. The outboxes are left as they are, to be cleared by the caller.
+    /// Sends all outboxes, many datagrams per call. What the kernel does not take is queued, up to
+    /// `queue_max` bytes. Dropped link packets are passed to `refused` with their length. The
+    /// outboxes are left unchanged, for the caller to clear.
     pub fn flush<'a>(
         &mut self,
         senders: &mut [Sender<'a>],
@@ -457,9 +530,9 @@ impl DatagramSocket {
         queue_max: usize,
         mut refused: impl FnMut(FaceId, Option<&Outgoing>, usize, Refusal),
     ) {
-        let mut at = Place { sender: 0, item: 0 };
+        let mut at = Position { sender: 0, item: 0 };
         let mut soft_errors = 0;
-        // Made once and used in place: it is too large to be moved.
+        // Created once and refilled in place: it is too large to be moved.
         let mut batch = Batch {
             messages: ArrayVec::new_const(),
             starts: ArrayVec::new_const(),
@@ -476,14 +549,15 @@ impl DatagramSocket {
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN | Errno::NOBUFS) => break,
-                // An interface on the way has a smaller MTU than the run's datagrams, or can't compute checksums: one by one, then.
+                // The interface has a smaller MTU than the run's datagrams, or can't compute
+                // checksums: send them one by one.
                 Err(Errno::INVAL | Errno::IO | Errno::MSGSIZE) if first.segment.is_some() => {
                     let longest = usize::from(first.segment.unwrap_or(1)) - 1;
                     let sender = &mut senders[batch.starts[0].sender];
                     sender.run_datagram_max = longest;
                     refused(sender.face, None, 0, Refusal::NoRuns(longest));
                 }
-                // An error that an earlier datagram met on its way, to whatever peer, is reported once, by the next call.
+                // An error of an earlier datagram, to any peer, is reported once, by the next call.
                 Err(
                     Errno::CONNREFUSED
                     | Errno::HOSTUNREACH
@@ -512,13 +586,13 @@ impl DatagramSocket {
                 }
             }
         }
-        self.wait_for_rest(senders, at, pool, queue_max, refused);
+        self.queue_remaining(senders, at, pool, queue_max, refused);
     }
 
-    fn wait_for_rest(
+    fn queue_remaining(
         &mut self,
         senders: &[Sender<'_>],
-        at: Place,
+        at: Position,
         pool: &Pool,
         queue_max: usize,
         mut refused: impl FnMut(FaceId, Option<&Outgoing>, usize, Refusal),
@@ -532,16 +606,17 @@ impl DatagramSocket {
                     refused(sender.face, Some(item), len, Refusal::QueueFull);
                     continue;
                 }
-                let (face, octets) = (sender.face.bits().to_ne_bytes(), (len as u32).to_ne_bytes());
-                self.queue.push(&[&face, &octets, parts[0], parts[1]]);
+                let (face, len) = (sender.face.bits().to_ne_bytes(), (len as u32).to_ne_bytes());
+                self.queue.push(&[&face, &len, parts[0], parts[1]]);
             }
         }
     }
 
-    /// Sends what waits, as far as the socket takes it. `peer_of` knows where a face's peer is, if the face still is there.
+    /// Sends the queue as far as the socket takes it. `peer_of` returns the peer of a face that
+    /// still exists.
     ///
     /// # Errors
-    /// `AGAIN` and `NOBUFS`: more waits.
+    /// `AGAIN` or `NOBUFS` if some datagrams are left.
     pub fn drain(
         &mut self,
         peer_of: impl Fn(FaceId) -> Option<Peer>,
@@ -550,13 +625,16 @@ impl DatagramSocket {
         let mut was_down = false;
         while !self.queue.is_empty() {
             let record = self.queue.front();
-            let word =
-                |at: usize| u32::from_ne_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
+            let word = |at: usize| {
+                u32::from_ne_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]])
+            };
             let (face, len) = (FaceId::from_bits(word(0)), word(4) as usize);
             if let Some(peer) = peer_of(face) {
                 let head = self.head(peer);
-                let pieces =
-                    [IoSlice::new(head.as_slice()), IoSlice::new(&record[RECORD_HEAD..RECORD_HEAD + len])];
+                let pieces = [
+                    IoSlice::new(head.as_slice()),
+                    IoSlice::new(&record[RECORD_HEAD..RECORD_HEAD + len]),
+                ];
                 let message = Message { peer: address_of(peer), pieces: (0, 2), segment: None };
                 match sys::send(self.socket.as_fd(), &[message], &pieces) {
                     Ok(_) => {}
@@ -572,21 +650,21 @@ impl DatagramSocket {
         Ok(())
     }
 
-    /// Octets that wait for the socket, and in the system behind it when that was last looked at.
+    /// Returns the bytes in the queue, and in the kernel at the last sample.
     pub fn all_queue_bytes(&self) -> usize {
         self.queue.len() + self.kernel_queue
     }
 
-    /// Asks the system how much waits there; once a millisecond.
-    pub fn look_at_queue(&mut self, now: Instant) {
-        if now >= self.looked_at + LOOK_PAUSE {
-            self.looked_at = now;
+    /// Samples the bytes queued in the kernel, at most once a millisecond.
+    pub fn sample_queue(&mut self, now: Timestamp) {
+        if now >= self.sampled_at + SAMPLE_INTERVAL {
+            self.sampled_at = now;
             self.kernel_queue = sys::unsent(self.socket.as_fd(), false);
         }
     }
 }
 
-/// What the kernel is to be told of a peer. Frames say themselves to whom they go.
+/// Returns the address for the kernel. `None` for frames, which carry their destination.
 pub const fn address_of(peer: Peer) -> Option<SocketAddr> {
     match peer {
         Peer::Ip(address) => Some(address),
@@ -594,7 +672,7 @@ pub const fn address_of(peer: Peer) -> Option<SocketAddr> {
     }
 }
 
-/// Asks for the buffers that bursts need; without the right to have them, for as much as everybody may.
+/// Sets the buffer sizes; without the right to exceed the system's limit, up to that limit.
 fn size_buffers(socket: &OwnedFd, config: &FacesConfig) -> Result<(), Errno> {
     if sockopt::set_socket_recv_buffer_size_force(socket, config.udp_receive_buffer).is_err() {
         sockopt::set_socket_recv_buffer_size(socket, config.udp_receive_buffer)?;
@@ -603,100 +681,6 @@ fn size_buffers(socket: &OwnedFd, config: &FacesConfig) -> Result<(), Errno> {
         sockopt::set_socket_send_buffer_size(socket, config.udp_send_buffer)?;
     }
     Ok(())
-}
-
-/// A link packet among the senders'.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    sender: usize,
-    item: usize,
-}
-
-/// What one call sends.
-struct Batch<'a> {
-    messages: ArrayVec<Message, { sys::SENT_MAX }>,
-    /// The first link packet of each message.
-    starts: ArrayVec<Place, { sys::SENT_MAX }>,
-    /// The one behind each message.
-    ends: ArrayVec<Place, { sys::SENT_MAX }>,
-    pieces: ArrayVec<IoSlice<'a>, PIECES_MAX>,
-}
-
-impl<'a> Batch<'a> {
-    /// With as many link packets as one call takes, from a place on.
-    fn fill(&mut self, senders: &[Sender<'a>], mut at: Place, pool: &'a Pool, gso: bool) {
-        self.messages.clear();
-        self.starts.clear();
-        self.ends.clear();
-        self.pieces.clear();
-        while let Some(sender) = senders.get(at.sender) {
-            let items = sender.items();
-            if at.item == items.len() {
-                at = Place { sender: at.sender + 1, item: 0 };
-                continue;
-            }
-            let run_datagram_max = if gso { sender.run_datagram_max } else { 0 };
-            let run = run_len(sender.outbox, &items[at.item..], pool, run_datagram_max);
-            // Each datagram takes at most two pieces, and its head one.
-            if self.messages.is_full() || self.pieces.remaining_capacity() < 2 * run + 1 {
-                return;
-            }
-            self.starts.push(at);
-            self.message(sender, &items[at.item..at.item + run], pool);
-            at.item += run;
-            self.ends.push(at);
-        }
-    }
-
-    fn message(&mut self, sender: &Sender<'a>, items: &'a [Outgoing], pool: &'a Pool) {
-        let start = self.pieces.len();
-        if !sender.head.is_empty() {
-            self.pieces.push(IoSlice::new(sender.head));
-        }
-        let mut at = 0;
-        while at < items.len() {
-            // Short datagrams stand back to back in the outbox's buffer.
-            let first = at;
-            while at + 1 < items.len() && items[at].packet.is_none() {
-                at += 1;
-            }
-            let head = sender.outbox.heads(&items[first], &items[at]);
-            if !head.is_empty() {
-                self.pieces.push(IoSlice::new(head));
-            }
-            if let Some(packet) = &items[at].packet {
-                self.pieces.push(IoSlice::new(pool.bytes(packet)));
-            }
-            at += 1;
-        }
-        let segment = (items.len() > 1).then(|| sender.outbox.item_len(&items[0], pool) as u16);
-        self.messages.push(Message {
-            peer: address_of(sender.peer),
-            pieces: (start, self.pieces.len()),
-            segment,
-        });
-    }
-}
-
-/// How many of the first link packets go as one run: of equal length, but for a shorter last one.
-fn run_len(outbox: &Outbox, items: &[Outgoing], pool: &Pool, datagram_max: usize) -> usize {
-    let len = outbox.item_len(&items[0], pool);
-    if len > datagram_max {
-        return 1;
-    }
-    let (mut run, mut bytes) = (1, len);
-    while run < items.len().min(RUN_MAX) {
-        let next = outbox.item_len(&items[run], pool);
-        if next > len || bytes + next > RUN_BYTES_MAX {
-            break;
-        }
-        run += 1;
-        bytes += next;
-        if next < len {
-            break;
-        }
-    }
-    run
 }
 
 #[cfg(test)]
@@ -716,13 +700,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_socket_refuses_waits_in_order_and_within_bounds() {
+    fn datagrams_refused_by_full_socket_are_queued_in_order_within_bounds() {
         let address = "127.0.0.1:0".parse().unwrap();
         let mut socket = DatagramSocket::bind(address, true, &FacesConfig::default()).unwrap();
         let peer = std::net::UdpSocket::bind(address).unwrap();
         peer.set_read_timeout(Some(core::time::Duration::from_secs(5))).unwrap();
         let pool = Pool::new(HashKey::new([1, 2, 3, 4]), 1, 1);
-        let (there, gone) = (FaceId::from_slot(256, 0), FaceId::from_slot(257, 0));
+        let (open, closed) = (FaceId::from_slot(256, 0), FaceId::from_slot(257, 0));
         let datagrams: Vec<Vec<u8>> = (0..20u8).map(|at| vec![at; 100]).collect();
         let (first, second) = (outbox(&datagrams[..10]), outbox(&datagrams[10..]));
         let sender = |face, outbox| Sender {
@@ -733,42 +717,33 @@ mod tests {
             outbox,
             items: (0, outbox.items().len()),
         };
-        // As if the call had taken the first three.
-        let senders = [sender(there, &first), sender(gone, &second)];
-        socket.wait_for_rest(&senders, Place { sender: 0, item: 3 }, &pool, 10_000, |_, _, _, _| {
-            panic!("there is room")
-        });
+        // As if the call had sent the first three.
+        let senders = [sender(open, &first), sender(closed, &second)];
+        socket.queue_remaining(
+            &senders,
+            Position { sender: 0, item: 3 },
+            &pool,
+            10_000,
+            |_, _, _, _| panic!("there is room"),
+        );
         assert_eq!(socket.queue_bytes(), 17 * 108);
-        // While some wait, others wait behind them, as long as there is room.
+        // While the queue is not empty, others are queued behind it, up to the bound.
         let mut refused = 0;
-        socket.flush(&mut [sender(there, &first)], &pool, 20 * 108, |id, item, len, refusal| {
-            assert!(id == there && item.is_some() && len == 100 && matches!(refusal, Refusal::QueueFull));
+        socket.flush(&mut [sender(open, &first)], &pool, 20 * 108, |id, item, len, refusal| {
+            assert!(
+                id == open && item.is_some() && len == 100 && matches!(refusal, Refusal::QueueFull)
+            );
             refused += 1;
         });
         assert_eq!((refused, socket.queue_bytes()), (7, 20 * 108));
-        // A face that is gone meanwhile gets nothing.
+        // Datagrams of a face that was closed meanwhile are skipped.
         let to = Peer::Ip(peer.local_addr().unwrap());
-        socket.drain(|id| (id == there).then_some(to), |_| panic!("nothing fails")).unwrap();
+        socket.drain(|id| (id == open).then_some(to), |_| panic!("nothing fails")).unwrap();
         assert_eq!(socket.queue_bytes(), 0);
         let mut buffer = [0; 200];
         for at in (3..10).chain(0..3) {
             let len = peer.recv(&mut buffer).unwrap();
             assert_eq!(buffer[..len], [at; 100]);
         }
-    }
-
-    #[test]
-    fn runs_are_of_equal_length_but_for_the_last() {
-        let pool = Pool::new(HashKey::new([1, 2, 3, 4]), 1, 1);
-        let run = |lens: &[usize], max| {
-            let outbox = outbox(&lens.iter().map(|len| vec![0; *len]).collect::<Vec<_>>());
-            run_len(&outbox, outbox.items(), &pool, max)
-        };
-        assert_eq!(run(&[100, 100, 100], usize::MAX), 3);
-        assert_eq!(run(&[100, 100, 40, 40], usize::MAX), 3);
-        assert_eq!(run(&[100, 101], usize::MAX), 1);
-        assert_eq!(run(&[100; 100], usize::MAX), RUN_MAX);
-        assert_eq!(run(&[8000; 100], usize::MAX), 8);
-        assert_eq!(run(&[100, 100], 99), 1);
     }
 }

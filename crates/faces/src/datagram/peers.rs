@@ -1,70 +1,75 @@
 //! The faces of a datagram socket, by peer.
 //!
-//! In shards, for a hash map that grows moves all it holds in one go: with ten thousand peers that kept packets waiting for two milliseconds.
-//! Which shard is no secret; where within it is, for the keys come from outside.
+//! The map is divided into 64 parts, as a growing hash map moves all its entries at once, which
+//! would delay packets when there are thousands of peers. The part is chosen by a public hash;
+//! within it the hash is keyed, as attackers choose the keys.
 
 use super::Peer;
 use nw_element_api::FaceId;
 use std::collections::HashMap;
 use std::hash::RandomState;
 
-const SHARD_BITS: u32 = 6;
+/// Number of parts, as a power of two.
+const PART_BITS: u32 = 6;
 
-/// See the module.
+/// Map from peers to faces.
 #[derive(Debug)]
 pub struct Peers {
-    shards: Box<[HashMap<Peer, FaceId>]>,
+    parts: Box<[HashMap<Peer, FaceId>]>,
     len: usize,
 }
 
 impl Peers {
-    /// Nobody. Takes memory with the first peer of a shard.
+    /// Returns an empty map. Memory is allocated with the first peer of a part.
     pub fn new() -> Self {
         let keyed = RandomState::new();
-        Peers { shards: (0..1 << SHARD_BITS).map(|_| HashMap::with_hasher(keyed.clone())).collect(), len: 0 }
+        Peers {
+            parts: (0..1 << PART_BITS).map(|_| HashMap::with_hasher(keyed.clone())).collect(),
+            len: 0,
+        }
     }
 
-    /// Peers there are.
+    /// Returns the number of peers.
     #[cfg(test)]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// True without peers.
+    /// Returns whether there are no peers.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The face of a peer.
+    /// Returns the face of a peer.
     #[inline]
     pub fn get(&self, peer: &Peer) -> Option<&FaceId> {
-        self.shards[shard_of(*peer)].get(peer)
+        self.parts[part_of(*peer)].get(peer)
     }
 
-    /// Gives a peer a face, in place of the one it had.
+    /// Sets the face of a peer.
     pub fn insert(&mut self, peer: Peer, face: FaceId) {
-        self.len += usize::from(self.shards[shard_of(peer)].insert(peer, face).is_none());
+        self.len += usize::from(self.parts[part_of(peer)].insert(peer, face).is_none());
     }
 
-    /// Forgets a peer.
+    /// Removes a peer.
     pub fn remove(&mut self, peer: &Peer) {
-        self.len -= usize::from(self.shards[shard_of(*peer)].remove(peer).is_some());
+        self.len -= usize::from(self.parts[part_of(*peer)].remove(peer).is_some());
     }
 
-    /// All peers with their faces, in no order.
+    /// Returns all peers with their faces, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&Peer, &FaceId)> {
-        self.shards.iter().flatten()
+        self.parts.iter().flatten()
     }
 
-    /// All faces, in no order.
+    /// Returns all faces, in no order.
     pub fn values(&self) -> impl Iterator<Item = &FaceId> {
-        self.shards.iter().flat_map(HashMap::values)
+        self.parts.iter().flat_map(HashMap::values)
     }
 }
 
 #[inline]
-fn shard_of(peer: Peer) -> usize {
-    (peer.mark().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SHARD_BITS)) as usize
+fn part_of(peer: Peer) -> usize {
+    (peer.sender_number().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - PART_BITS)) as usize
 }
 
 #[cfg(test)]
@@ -74,23 +79,26 @@ mod tests {
     use std::net::SocketAddr;
 
     fn peer(number: u32) -> Peer {
-        Peer::Ip(SocketAddr::from(((0x7f01_0000 + number / 4).to_be_bytes(), 6363 + (number % 4) as u16)))
+        Peer::Ip(SocketAddr::from((
+            (0x7f01_0000 + number / 4).to_be_bytes(),
+            6363 + (number % 4) as u16,
+        )))
     }
 
     #[test]
-    fn no_growth_moves_many_peers() {
+    fn growth_moves_few_peers() {
         let mut peers = Peers::new();
         for number in 0..20_000 {
             peers.insert(peer(number), FaceId::INTERNAL);
         }
         assert_eq!(peers.len(), 20_000);
-        let largest = peers.shards.iter().map(HashMap::len).max().unwrap();
+        let largest = peers.parts.iter().map(HashMap::len).max().unwrap();
         assert!(largest < 1000, "{largest} peers are in one shard");
     }
 
     proptest! {
         #[test]
-        fn as_one_map(steps in proptest::collection::vec((0u32..40, any::<bool>(), 1u32..9), 0..200)) {
+        fn peers_equal_hash_map(steps in proptest::collection::vec((0u32..40, any::<bool>(), 1u32..9), 0..200)) {
             let (mut peers, mut model) = (Peers::new(), HashMap::new());
             for (number, insert, face) in steps {
                 let (peer, face) = (peer(number), FaceId::from_bits(face));

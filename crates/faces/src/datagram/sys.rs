@@ -1,7 +1,8 @@
-//! The system calls of datagram sockets that rustix has not: many datagrams a call, with offload of runs of equal size (GRO, GSO), and the error
-//! queue.
+//! System calls of datagram sockets that rustix lacks: many datagrams per call, with offload of
+//! runs of equal size (GRO, GSO), and the error queue.
 //!
-//! Here and in the modules that `lib.rs` lists, and nowhere else in the crate, is `unsafe`. Why not quinn-udp: see the crate's README.
+//! All `unsafe` of the crate is here and in the modules that `lib.rs` lists. Why not quinn-udp: see
+//! the crate's README.
 
 #![allow(unsafe_code)]
 
@@ -12,13 +13,14 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Messages received in one call; each may hold many datagrams of one peer (GRO).
+/// Messages received per call; each may hold many datagrams of one peer (GRO).
 pub const RECEIVED_MAX: usize = 16;
 
-/// Messages sent in one call; each may hold many datagrams to one peer (GSO).
+/// Messages sent per call; each may hold many datagrams to one peer (GSO).
 pub const SENT_MAX: usize = 64;
 
-/// Room for one control message with an `int` (24 octets on 64 bits), and for a second one, as alignment asks.
+/// Space for one control message with an `int` (24 bytes on 64 bits) and, as alignment requires, a
+/// second one.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; 64]);
@@ -26,18 +28,18 @@ struct Control([u8; 64]);
 /// One received message.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
-    /// Who sent it.
+    /// Address of the sender.
     pub peer: SocketAddr,
-    /// Octets in the buffer.
+    /// Bytes in the buffer.
     pub len: usize,
-    /// Octets of each datagram in it; the last may be shorter.
+    /// Bytes of each datagram in it; the last may be shorter.
     pub stride: usize,
-    /// The buffer was too small: what is in it is no datagram.
+    /// The buffer was too small, so its contents are not a datagram.
     pub truncated: bool,
 }
 
 impl Received {
-    /// A place to receive into.
+    /// An empty value, to be filled by [`receive`].
     pub const NONE: Received = Received {
         peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
         len: 0,
@@ -46,21 +48,21 @@ impl Received {
     };
 }
 
-/// One message to be sent: some pieces, taken together, to one peer.
+/// One message to send: some pieces, concatenated, to one peer.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// To whom; `None` where the octets themselves say so.
+    /// Destination; `None` for frames, which carry it.
     pub peer: Option<SocketAddr>,
-    /// Which of the pieces: start and end.
+    /// Range of its pieces: start and end (exclusive).
     pub pieces: (usize, usize),
-    /// Octets of each datagram, when the pieces hold several; the last may be shorter.
+    /// Bytes of each datagram, if the pieces hold several; the last may be shorter.
     pub segment: Option<u16>,
 }
 
-/// Receives what is there, up to one message a buffer. Does not wait.
+/// Receives available messages, up to one per buffer, without blocking. Returns their number.
 ///
 /// # Errors
-/// `AGAIN` when nothing is there; what the system says.
+/// `AGAIN` if there is none; otherwise the socket's error.
 pub fn receive<const N: usize>(
     socket: BorrowedFd<'_>,
     buffers: [&mut [u8]; N],
@@ -81,8 +83,8 @@ pub fn receive<const N: usize>(
         header.msg_hdr.msg_control = ptr::from_mut(&mut controls[at]).cast();
         header.msg_hdr.msg_controllen = size_of::<Control>() as _;
     }
-    // SAFETY: each header points at a name, a piece and a control buffer of the lengths given, all of which live and are not touched until
-    // the call is over.
+    // SAFETY: each header points at a name, a piece and a control buffer of the lengths given, all
+    // of which live and are not touched until the call is over.
     let count = unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
@@ -106,7 +108,8 @@ pub fn receive<const N: usize>(
 }
 
 fn gro_stride(header: &libc::msghdr) -> Option<usize> {
-    // SAFETY: the kernel filled the control buffer that the header points at and set its length; the macros stay within it.
+    // SAFETY: the kernel filled the control buffer that the header points at and set its length;
+    // the macros stay within it.
     unsafe {
         let mut control = libc::CMSG_FIRSTHDR(header);
         while !control.is_null() {
@@ -120,11 +123,15 @@ fn gro_stride(header: &libc::msghdr) -> Option<usize> {
     None
 }
 
-/// Sends messages; gives how many of the first were sent. Does not wait.
+/// Sends messages without blocking. Returns how many of the first were sent.
 ///
 /// # Errors
 /// Why the first could not be sent.
-pub fn send(socket: BorrowedFd<'_>, messages: &[Message], pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
+pub fn send(
+    socket: BorrowedFd<'_>,
+    messages: &[Message],
+    pieces: &[IoSlice<'_>],
+) -> Result<usize, Errno> {
     let messages = &messages[..messages.len().min(SENT_MAX)];
     let mut names = [MaybeUninit::<Name>::uninit(); SENT_MAX];
     let mut controls = [MaybeUninit::<Control>::uninit(); SENT_MAX];
@@ -143,8 +150,8 @@ pub fn send(socket: BorrowedFd<'_>, messages: &[Message], pieces: &[IoSlice<'_>]
         header.msg_hdr.msg_iovlen = parts.len() as _;
         if let Some(segment) = message.segment {
             header.msg_hdr.msg_control = ptr::from_mut(controls[at].write(Control([0; 64]))).cast();
-            // SAFETY: CMSG_SPACE and CMSG_LEN only compute. The control buffer is aligned for and longer than one message with a u16, so
-            // CMSG_FIRSTHDR is within it and so is its data.
+            // SAFETY: CMSG_SPACE and CMSG_LEN only compute. The control buffer is aligned for and
+            // longer than one message with a u16, so CMSG_FIRSTHDR is within it and so is its data.
             unsafe {
                 header.msg_hdr.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as _) as _;
                 let control = libc::CMSG_FIRSTHDR(&header.msg_hdr);
@@ -157,15 +164,20 @@ pub fn send(socket: BorrowedFd<'_>, messages: &[Message], pieces: &[IoSlice<'_>]
         headers[at].write(header);
     }
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: the first `messages.len()` headers were written above and point at names, pieces and control buffers that live and are not
-    // touched until the call is over.
+    // SAFETY: the first `messages.len()` headers were written above and point at names, pieces and
+    // control buffers that live and are not touched until the call is over.
     let count = unsafe {
-        libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr().cast(), messages.len() as _, flags as _)
+        libc::sendmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr().cast(),
+            messages.len() as _,
+            flags as _,
+        )
     };
     usize::try_from(count).map_err(|_| last_error())
 }
 
-/// An address as the kernel reads it.
+/// A socket address in the kernel's format.
 #[repr(C)]
 #[derive(Clone, Copy)]
 union Name {
@@ -202,7 +214,8 @@ impl Name {
 fn from_storage(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match libc::c_int::from(name.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the storage is larger than, and aligned for, a sockaddr_in, which is what its family says it holds.
+            // SAFETY: the storage is larger than, and aligned for, a sockaddr_in, which is what its
+            // family says it holds.
             let v4 = unsafe { &*ptr::from_ref(name).cast::<libc::sockaddr_in>() };
             let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
             Some(SocketAddr::from((ip, u16::from_be(v4.sin_port))))
@@ -211,7 +224,7 @@ fn from_storage(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
             // SAFETY: likewise for a sockaddr_in6.
             let v6 = unsafe { &*ptr::from_ref(name).cast::<libc::sockaddr_in6>() };
             let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
-            // The flow label is no part of who the peer is.
+            // The flow label does not identify a peer.
             Some(SocketAddrV6::new(ip, u16::from_be(v6.sin6_port), 0, v6.sin6_scope_id).into())
         }
         _ => None,
@@ -228,7 +241,8 @@ fn set(
     option: libc::c_int,
     value: libc::c_int,
 ) -> Result<(), Errno> {
-    // SAFETY: the option's value is the int behind the pointer, of the length given; the kernel copies it.
+    // SAFETY: the option's value is the int behind the pointer, of the length given; the kernel
+    // copies it.
     let code = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -241,15 +255,15 @@ fn set(
     if code == 0 { Ok(()) } else { Err(last_error()) }
 }
 
-/// Asks for runs of datagrams in one buffer, or for each in its own. False when the kernel can't.
+/// Turns GRO on or off: runs of datagrams in one buffer. Returns false if the kernel can't.
 pub fn set_gro(socket: BorrowedFd<'_>, on: bool) -> bool {
     set(socket, libc::SOL_UDP, libc::UDP_GRO, on.into()).is_ok()
 }
 
-/// Hears only groups that this very socket has joined, on the interface where it did.
+/// Receives only groups that this socket joined, on the interface where it did.
 ///
 /// # Errors
-/// What the system says.
+/// If the kernel does not support it.
 pub fn own_groups_only(socket: BorrowedFd<'_>, v6: bool) -> Result<(), Errno> {
     /// From `linux/in6.h`; libc has it not for every target.
     const IPV6_MULTICAST_ALL: libc::c_int = 29;
@@ -260,16 +274,16 @@ pub fn own_groups_only(socket: BorrowedFd<'_>, v6: bool) -> Result<(), Errno> {
     }
 }
 
-/// Whether runs of datagrams can be sent as one.
+/// Returns whether the kernel can send runs of datagrams as one message (GSO).
 pub fn has_gso(socket: BorrowedFd<'_>) -> bool {
-    // 0 leaves it off where a message does not ask for it.
+    // 0 keeps it off for messages without a segment size.
     set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok()
 }
 
-/// Asks for ICMP errors in the error queue, with the address they are about.
+/// Turns on the error queue, for ICMP errors with the address that they are about.
 ///
 /// # Errors
-/// What the system says.
+/// If the kernel refuses it.
 pub fn enable_errors(socket: BorrowedFd<'_>, v6: bool) -> Result<(), Errno> {
     if v6 {
         set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)
@@ -278,26 +292,29 @@ pub fn enable_errors(socket: BorrowedFd<'_>, v6: bool) -> Result<(), Errno> {
     }
 }
 
-/// Takes one error from the error queue: to whom the datagram went, if the kernel knows, and what happened to it.
+/// Takes one error from the error queue: the destination of the datagram, if known, and the error.
 pub fn next_error(socket: BorrowedFd<'_>) -> Option<(Option<SocketAddr>, Errno)> {
     #[repr(C, align(8))]
     struct ErrorControl([u8; 256]);
     // SAFETY: plain C data for which all zeros is a value.
-    let (mut name, mut header): (libc::sockaddr_storage, libc::msghdr) = unsafe { (zeroed(), zeroed()) };
+    let (mut name, mut header): (libc::sockaddr_storage, libc::msghdr) =
+        unsafe { (zeroed(), zeroed()) };
     let mut control = ErrorControl([0; 256]);
     header.msg_name = ptr::from_mut(&mut name).cast();
     header.msg_namelen = size_of::<libc::sockaddr_storage>() as _;
     header.msg_control = ptr::from_mut(&mut control).cast();
     header.msg_controllen = size_of::<ErrorControl>() as _;
-    // SAFETY: the header points at a name and a control buffer of the lengths given, and at no piece; all live until the call is over.
-    let code =
-        unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
+    // SAFETY: the header points at a name and a control buffer of the lengths given, and at no
+    // piece; all live until the call is over.
+    let code = unsafe {
+        libc::recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
+    };
     if code < 0 {
         return None;
     }
     let mut errno = Errno::IO;
-    // SAFETY: the kernel filled the control buffer that the header points at and set its length; the macros stay within it, and a message of
-    // type RECVERR holds a sock_extended_err.
+    // SAFETY: the kernel filled the control buffer that the header points at and set its length;
+    // the macros stay within it, and a message of type RECVERR holds a sock_extended_err.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(&header);
         while !message.is_null() {
@@ -305,7 +322,8 @@ pub fn next_error(socket: BorrowedFd<'_>) -> Option<(Option<SocketAddr>, Errno)>
             if kind == (libc::IPPROTO_IP, libc::IP_RECVERR)
                 || kind == (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
             {
-                let error = ptr::read_unaligned(libc::CMSG_DATA(message).cast::<libc::sock_extended_err>());
+                let error =
+                    ptr::read_unaligned(libc::CMSG_DATA(message).cast::<libc::sock_extended_err>());
                 errno = Errno::from_raw_os_error(error.ee_errno as i32);
             }
             message = libc::CMSG_NXTHDR(&header, message);
@@ -314,24 +332,25 @@ pub fn next_error(socket: BorrowedFd<'_>) -> Option<(Option<SocketAddr>, Errno)>
     Some((from_storage(&name), errno))
 }
 
-/// How full a socket's receive buffer is.
+/// Fill level of a socket's receive buffer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
-    /// Octets in use, the kernel's overhead included.
+    /// Bytes in use, the kernel's overhead included.
     pub used: usize,
-    /// Octets there may be.
+    /// Size of the buffer, bytes.
     pub limit: usize,
-    /// Datagrams lost because there was no room, since the socket was made (modulo 2^32).
+    /// Datagrams lost because the buffer was full, since the socket was opened (modulo 2^32).
     pub drops: u32,
 }
 
-/// Asks how full the receive buffer is.
+/// Returns the fill level of the receive buffer.
 pub fn memory(socket: BorrowedFd<'_>) -> Memory {
-    /// SK_MEMINFO_VARS: rmem_alloc, rcvbuf, wmem_alloc, sndbuf, fwd_alloc, wmem_queued, optmem, backlog, drops.
+    /// SK_MEMINFO_VARS: rmem_alloc, rcvbuf, wmem_alloc, sndbuf, fwd_alloc, wmem_queued, optmem,
+    /// backlog, drops.
     const VARS: usize = 9;
     let mut vars = [0u32; VARS];
     let mut len = size_of::<[u32; VARS]>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` octets to the array, which is that long.
+    // SAFETY: the kernel writes at most `len` bytes to the array, which is that long.
     let code = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -347,13 +366,14 @@ pub fn memory(socket: BorrowedFd<'_>) -> Memory {
     Memory { used: vars[0] as usize, limit: vars[1] as usize, drops: vars[8] }
 }
 
-/// Octets that the system has not sent yet: of a TCP stream those that were never on their way, of others all that it holds.
+/// Returns the bytes that the kernel has not sent yet: of a TCP stream those never transmitted, of
+/// others all that it holds.
 pub fn unsent(socket: BorrowedFd<'_>, tcp: bool) -> usize {
     /// linux/sockios.h, the same on all architectures.
     const SIOCOUTQNSD: libc::c_int = 0x894b;
     let request = if tcp { SIOCOUTQNSD } else { libc::TIOCOUTQ as libc::c_int };
-    let mut octets: libc::c_int = 0;
+    let mut bytes: libc::c_int = 0;
     // SAFETY: both requests write one int to where the pointer says.
-    let code = unsafe { libc::ioctl(socket.as_raw_fd(), request as _, ptr::from_mut(&mut octets)) };
-    if code == 0 { usize::try_from(octets).unwrap_or(0) } else { 0 }
+    let code = unsafe { libc::ioctl(socket.as_raw_fd(), request as _, ptr::from_mut(&mut bytes)) };
+    if code == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
 }

@@ -1,6 +1,8 @@
-//! What `ethtool` asks and sets of network cards, by the kernel's own netlink family, so that no program is needed.
+//! Settings of network cards by the kernel's netlink family of `ethtool`, without that program.
 
-use super::netlink::{NLMSG_ERROR, attribute, attributes, messages, question, u16_at, u32_at};
+use super::netlink::{
+    NLMSG_ERROR, attribute, attributes, encode_request, messages, u16_at, u32_at,
+};
 use rustix::io::{self, Errno};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 use std::os::fd::OwnedFd;
@@ -25,35 +27,41 @@ const ETHTOOL_A_CHANNELS_COMBINED_COUNT: u16 = 9;
 const NESTED: u16 = 0x8000;
 const GENERIC_LEN: usize = 4;
 
-/// Switches features of an interface in this thread's namespace, as `ethtool -K` does: names of features as the kernel has them, and whether they are to be on.
+/// Turns features of an interface in this thread's namespace on or off, as `ethtool -K` does.
+/// Features have the kernel's names.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn set_features(interface: &str, features: &[(&str, bool)]) -> io::Result<()> {
     let bits: Vec<u8> = features.iter().flat_map(|(name, on)| bit(name, *on)).collect();
     let wanted = attribute(ETHTOOL_A_BITSET_BITS | NESTED, &bits);
-    ask(ETHTOOL_MSG_FEATURES_SET, interface, &[(ETHTOOL_A_FEATURES_WANTED | NESTED, &wanted)]).map(drop)
+    request(ETHTOOL_MSG_FEATURES_SET, interface, &[(ETHTOOL_A_FEATURES_WANTED | NESTED, &wanted)])
+        .map(drop)
 }
 
-/// Queues that an interface in this thread's namespace sends by, as `ethtool -l` says.
+/// Returns the number of send queues of an interface in this thread's namespace, as `ethtool -l`
+/// shows.
 ///
 /// # Errors
-/// What the kernel says: `OPNOTSUPP` for drivers that do not tell.
+/// The kernel's error: `OPNOTSUPP` for drivers that don't report it.
 pub fn send_queues(interface: &str) -> io::Result<u32> {
-    let answer = ask(ETHTOOL_MSG_CHANNELS_GET, interface, &[])?;
-    Ok(sending(&answer))
+    let reply = request(ETHTOOL_MSG_CHANNELS_GET, interface, &[])?;
+    Ok(sending(&reply))
 }
 
-/// Those that only send, and those that do both.
-fn sending(answer: &[u8]) -> u32 {
-    attributes(answer)
-        .filter(|(typ, _)| matches!(*typ, ETHTOOL_A_CHANNELS_TX_COUNT | ETHTOOL_A_CHANNELS_COMBINED_COUNT))
+/// Sums the queues that only send and those that do both.
+fn sending(reply: &[u8]) -> u32 {
+    attributes(reply)
+        .filter(|(typ, _)| {
+            matches!(*typ, ETHTOOL_A_CHANNELS_TX_COUNT | ETHTOOL_A_CHANNELS_COMBINED_COUNT)
+        })
         .filter_map(|(_, value)| u32_at(value, 0))
         .sum()
 }
 
-/// Asks about an interface: the attributes of the answer. The kernel has answered, and acknowledged, before sending returns.
-fn ask(command: u8, interface: &str, more: &[(u16, &[u8])]) -> io::Result<Vec<u8>> {
+/// Sends a command about an interface and returns the attributes of the reply. The kernel has
+/// replied and acknowledged before sending returns.
+fn request(command: u8, interface: &str, extra: &[(u16, &[u8])]) -> io::Result<Vec<u8>> {
     let socket = rustix::net::socket_with(
         AddressFamily::NETLINK,
         SocketType::RAW,
@@ -61,20 +69,20 @@ fn ask(command: u8, interface: &str, more: &[(u16, &[u8])]) -> io::Result<Vec<u8
         Some(netlink::GENERIC),
     )?;
     let family = family(&socket)?;
-    // Which interface is in each message of the family the first attribute.
+    // The first attribute of each message of the family is the interface.
     let name = attribute(ETHTOOL_A_HEADER_DEV_NAME, &text(interface));
     let mut all: Vec<(u16, &[u8])> = vec![(ETHTOOL_A_HEADER | NESTED, &name)];
-    all.extend_from_slice(more);
-    send(&socket, &question(family, NLM_F_ACK, &head(command), &all))?;
-    let mut answer = Vec::new();
+    all.extend_from_slice(extra);
+    send(&socket, &encode_request(family, NLM_F_ACK, &head(command), &all))?;
+    let mut reply = Vec::new();
     loop {
         for (typ, message) in messages(&receive(&socket)?) {
             if typ == family {
-                answer.extend_from_slice(message.get(GENERIC_LEN..).unwrap_or(&[]));
+                reply.extend_from_slice(message.get(GENERIC_LEN..).unwrap_or(&[]));
             }
             if typ == NLMSG_ERROR {
                 return match message.first_chunk().map_or(-1, |code| i32::from_ne_bytes(*code)) {
-                    0 => Ok(answer),
+                    0 => Ok(reply),
                     code => Err(Errno::from_raw_os_error(-code)),
                 };
             }
@@ -82,14 +90,23 @@ fn ask(command: u8, interface: &str, more: &[(u16, &[u8])]) -> io::Result<Vec<u8
     }
 }
 
-/// The number that the family has in this boot.
+/// Returns the number that the family has since this boot.
 fn family(socket: &OwnedFd) -> io::Result<u16> {
     let name = text("ethtool");
-    send(socket, &question(GENL_ID_CTRL, 0, &head(CTRL_CMD_GETFAMILY), &[(CTRL_ATTR_FAMILY_NAME, &name)]))?;
-    let answer = receive(socket)?;
-    let message = messages(&answer).find(|(typ, _)| *typ == GENL_ID_CTRL).map(|(_, message)| message);
-    let told = message.and_then(|message| message.get(GENERIC_LEN..)).unwrap_or(&[]);
-    let id = attributes(told).find(|(typ, _)| *typ == CTRL_ATTR_FAMILY_ID);
+    send(
+        socket,
+        &encode_request(
+            GENL_ID_CTRL,
+            0,
+            &head(CTRL_CMD_GETFAMILY),
+            &[(CTRL_ATTR_FAMILY_NAME, &name)],
+        ),
+    )?;
+    let reply = receive(socket)?;
+    let message =
+        messages(&reply).find(|(typ, _)| *typ == GENL_ID_CTRL).map(|(_, message)| message);
+    let fields = message.and_then(|message| message.get(GENERIC_LEN..)).unwrap_or(&[]);
+    let id = attributes(fields).find(|(typ, _)| *typ == CTRL_ATTR_FAMILY_ID);
     id.and_then(|(_, value)| u16_at(value, 0)).ok_or(Errno::NOENT)
 }
 
@@ -98,13 +115,13 @@ fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
 }
 
 fn receive(socket: &OwnedFd) -> io::Result<Vec<u8>> {
-    let mut answer = vec![0; 16 << 10];
-    let (len, _) = rustix::net::recv(socket, answer.as_mut_slice(), RecvFlags::DONTWAIT)?;
-    answer.truncate(len);
-    Ok(answer)
+    let mut reply = vec![0; 16 << 10];
+    let (len, _) = rustix::net::recv(socket, reply.as_mut_slice(), RecvFlags::DONTWAIT)?;
+    reply.truncate(len);
+    Ok(reply)
 }
 
-/// The header of a family's message: command and version.
+/// Returns the header of a family's message: command and version.
 const fn head(command: u8) -> [u8; GENERIC_LEN] {
     [command, 1, 0, 0]
 }
@@ -117,7 +134,7 @@ fn bit(name: &str, on: bool) -> Vec<u8> {
     attribute(ETHTOOL_A_BITSET_BITS_BIT | NESTED, &body)
 }
 
-/// As the kernel has it: with a zero behind.
+/// Returns the text with a final zero, as the kernel stores it.
 fn text(value: &str) -> Vec<u8> {
     [value.as_bytes(), &[0]].concat()
 }
@@ -127,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_can_be_read_and_rubbish_ends_it() {
+    fn encoded_attributes_parse_and_malformed_end_it() {
         let both = [attribute(2, &text("ethtool")), attribute(1, &[7, 0])].concat();
         let read: Vec<_> = attributes(&both).collect();
         assert_eq!(read, [(2, b"ethtool\0".as_slice()), (1, &[7, 0])]);
@@ -137,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_that_send_are_counted() {
+    fn send_queues_are_summed() {
         let counts: Vec<u8> = [(1, 9u32), (6, 3), (7, 2), (9, 4)]
             .iter()
             .flat_map(|(typ, n)| attribute(*typ, &n.to_ne_bytes()))

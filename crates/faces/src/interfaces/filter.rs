@@ -1,22 +1,22 @@
-//! Which interfaces are wanted: by name, Ethernet address or network address.
+//! Filters of network interfaces: by name, Ethernet address or network address.
 
 use super::Interface;
-use crate::mac::Mac;
+use nw_link::Mac;
 use std::net::IpAddr;
 
-/// What an interface may match.
+/// A condition on an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Its name; `*` stands for any characters, `?` for one.
+    /// Name of the interface; `*` matches any characters, `?` one.
     Name(Box<str>),
-    /// Its Ethernet address.
+    /// Ethernet address of the interface.
     Mac(Mac),
-    /// One of its addresses is in this network: so many leading bits are equal.
+    /// One of its addresses is in this network; the number is the prefix length in bits.
     Subnet(IpAddr, u8),
 }
 
 impl Pattern {
-    /// True when the interface matches.
+    /// Returns whether the interface matches.
     pub fn matches(&self, interface: &Interface) -> bool {
         match self {
             Pattern::Name(glob) => glob_matches(glob.as_bytes(), interface.name.as_bytes()),
@@ -28,26 +28,27 @@ impl Pattern {
     }
 }
 
-/// Interfaces that match one of the first and none of the second.
+/// A filter: accepts an interface that matches a pattern of `allow` and none of `deny`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// Those that are wanted.
-    pub whitelist: Vec<Pattern>,
-    /// Those that are not, even so.
-    pub blacklist: Vec<Pattern>,
+    /// Patterns of accepted interfaces.
+    pub allow: Vec<Pattern>,
+    /// Patterns of excluded interfaces.
+    pub deny: Vec<Pattern>,
 }
 
 impl Default for Filter {
     fn default() -> Self {
-        Filter { whitelist: vec![Pattern::Name("*".into())], blacklist: Vec::new() }
+        Filter { allow: vec![Pattern::Name("*".into())], deny: Vec::new() }
     }
 }
 
 impl Filter {
-    /// True when the interface is wanted.
+    /// Returns whether the filter accepts the interface.
     pub fn accepts(&self, interface: &Interface) -> bool {
-        let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(interface));
-        any(&self.whitelist) && !any(&self.blacklist)
+        let matches_any =
+            |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(interface));
+        matches_any(&self.allow) && !matches_any(&self.deny)
     }
 }
 
@@ -63,22 +64,23 @@ fn in_subnet(address: IpAddr, network: IpAddr, bits: u8) -> bool {
     }
 }
 
-/// In time proportional to the product of the lengths at most: the last `*` takes one more character whenever the rest does not fit.
+/// Returns whether `text` matches `glob`. Time at most proportional to the product of the lengths:
+/// the last `*` takes one more character whenever the remainder does not match.
 fn glob_matches(glob: &[u8], text: &[u8]) -> bool {
-    let (mut at, mut seen) = (0, 0);
+    let (mut at, mut position) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
-    while seen < text.len() {
+    while position < text.len() {
         match glob.get(at) {
             Some(b'*') => {
-                star = Some((at, seen));
+                star = Some((at, position));
                 at += 1;
             }
-            Some(b'?') => (at, seen) = (at + 1, seen + 1),
-            Some(byte) if *byte == text[seen] => (at, seen) = (at + 1, seen + 1),
+            Some(b'?') => (at, position) = (at + 1, position + 1),
+            Some(byte) if *byte == text[position] => (at, position) = (at + 1, position + 1),
             _ => match star {
                 Some((start, taken)) => {
                     star = Some((start, taken + 1));
-                    (at, seen) = (start + 1, taken + 1);
+                    (at, position) = (start + 1, taken + 1);
                 }
                 None => return false,
             },
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn globs() {
+    fn glob_matches_names() {
         for (glob, text, expected) in [
             ("*", "eth0", true),
             ("*", "", true),
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns() {
+    fn pattern_matches_name_mac_or_subnet() {
         let subnet = |text: &str, bits| Pattern::Subnet(text.parse().unwrap(), bits);
         for (pattern, expected) in [
             (Pattern::Mac(Mac([2, 0, 0, 0, 0, 1])), true),
@@ -147,8 +149,8 @@ mod tests {
     #[test]
     fn the_blacklist_wins() {
         let filter = |white: &[Pattern], black: &[Pattern]| Filter {
-            whitelist: white.into(),
-            blacklist: black.into(),
+            allow: white.into(),
+            deny: black.into(),
         };
         assert!(Filter::default().accepts(&eth0()));
         assert!(!filter(&[], &[]).accepts(&eth0()));
@@ -156,7 +158,7 @@ mod tests {
         assert!(filter(&[name("eth0")], &[name("docker*")]).accepts(&eth0()));
     }
 
-    /// By trying every way.
+    /// The reference: tries every match.
     fn naive(glob: &[u8], text: &[u8]) -> bool {
         match (glob.split_first(), text.split_first()) {
             (None, None) => true,
@@ -171,7 +173,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_trying_every_way(glob in "[ab*?]{0,8}", text in "[ab]{0,8}") {
+        fn glob_equals_naive_matching(glob in "[ab*?]{0,8}", text in "[ab]{0,8}") {
             prop_assert_eq!(glob_matches(glob.as_bytes(), text.as_bytes()), naive(glob.as_bytes(), text.as_bytes()));
         }
     }

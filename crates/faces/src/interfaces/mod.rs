@@ -1,4 +1,4 @@
-//! The network interfaces of this machine, as they come and go: a table that rtnetlink keeps up to date.
+//! The network interfaces of this machine: a table that rtnetlink events keep up to date.
 
 pub mod ethtool;
 pub mod filter;
@@ -6,8 +6,8 @@ pub(crate) mod netlink;
 pub mod policy;
 
 use crate::error::FaceError;
-use crate::mac::Mac;
-use netlink::{Link, News};
+use netlink::{Event, Link};
+use nw_link::Mac;
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -15,15 +15,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
-/// Changes of interfaces and of their addresses: RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR.
+/// Multicast groups of changes: RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR.
 const GROUPS: u32 = 0x1 | 0x10 | 0x100;
-/// The kernel's messages of one call fit.
+/// Bytes per read; the kernel's messages of one read fit.
 const RECEIVE_LEN: usize = 64 << 10;
-/// Calls before others get their turn.
+/// Reads per loop iteration.
 const RECEIVES_PER_TURN: usize = 32;
-/// Likewise, after events were lost: what the socket holds, several times.
+/// Reads in an iteration after lost events: several times what the socket holds.
 const RECEIVES_AFTER_OVERRUN: usize = 4096;
-/// Questions for all interfaces, when changes come between the parts of each answer.
+/// Attempts to read all interfaces while changes interrupt the reply.
 const ATTEMPTS_MAX: usize = 8;
 
 const IFF_UP: u32 = 0x1;
@@ -31,7 +31,8 @@ const IFF_LOOPBACK: u32 = 0x8;
 const IFF_MULTICAST: u32 = 0x1000;
 const ARPHRD_ETHER: u16 = 1;
 
-/// IPv4 groups have no scope in them; of IPv6 groups only those of one link are told apart by interface.
+/// Returns whether faces to a group are per interface: all IPv4 groups (they have no scope), and
+/// link-local IPv6 groups.
 pub(crate) const fn is_group_of_a_link(group: IpAddr) -> bool {
     match group {
         IpAddr::V4(v4) => v4.is_multicast(),
@@ -42,28 +43,28 @@ pub(crate) const fn is_group_of_a_link(group: IpAddr) -> bool {
 /// A network interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
-    /// Its number, which another one may have after it is gone.
+    /// Index, which another interface may get after this one is removed.
     pub index: u32,
-    /// Its name.
+    /// Name.
     pub name: Box<str>,
-    /// Its own Ethernet address; none when it is no Ethernet.
+    /// Ethernet address; `None` if it is not Ethernet.
     pub mac: Option<Mac>,
-    /// Octets of the largest payload.
+    /// MTU, bytes.
     pub mtu: usize,
-    /// It is switched on.
+    /// Whether it is up.
     pub up: bool,
-    /// It can send to groups.
+    /// Whether it supports multicast.
     pub multicast: bool,
-    /// It leads back to this machine.
+    /// Whether it is a loopback interface.
     pub loopback: bool,
-    /// Receive queues it may have.
+    /// Maximum number of receive queues.
     pub queues: u32,
-    /// Its addresses that can be used.
+    /// Usable addresses.
     pub addresses: BTreeSet<IpAddr>,
 }
 
 impl Interface {
-    fn take_over(&mut self, link: Link) {
+    fn set_link(&mut self, link: Link) {
         self.index = link.index;
         self.name = link.name;
         self.mac = link.mac.filter(|_| link.hardware == ARPHRD_ETHER);
@@ -74,7 +75,7 @@ impl Interface {
         self.loopback = link.flags & IFF_LOOPBACK != 0;
     }
 
-    /// An address to be seen as this end of a group's face: any IPv4 one, or for IPv6 one of this link only.
+    /// Returns the local address for a face to a group: any IPv4 address, or a link-local IPv6 one.
     pub fn address_like(&self, group: IpAddr) -> Option<IpAddr> {
         self.addresses.iter().copied().find(|address| match (group, address) {
             (IpAddr::V4(_), IpAddr::V4(_)) => true,
@@ -84,125 +85,130 @@ impl Interface {
     }
 }
 
-/// All interfaces, and the socket that tells of changes.
+/// All interfaces, and the netlink socket that reports changes.
 #[derive(Debug)]
 pub struct Interfaces {
-    /// Readable when something has changed.
+    /// Readable after changes.
     pub socket: OwnedFd,
     table: BTreeMap<u32, Interface>,
 }
 
 impl Interfaces {
-    /// Subscribes to changes, then asks for all there are: nothing is missed in between.
+    /// Subscribes to changes, then reads all interfaces, so that no change is missed.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the netlink socket.
     pub fn watch() -> Result<Self, FaceError> {
         let make = || {
             let socket = netlink_socket(GROUPS)?;
-            Ok(Interfaces { socket, table: ask_for_all()? })
+            Ok(Interfaces { socket, table: read_all()? })
         };
         make().map_err(FaceError::system("watch", "network interfaces"))
     }
 
-    /// Every interface, by its number.
+    /// Returns all interfaces, by index.
     pub fn iter(&self) -> impl Iterator<Item = &Interface> {
         self.table.values()
     }
 
-    /// The interface of a name.
+    /// Returns the interface of this name.
     pub fn named(&self, name: &str) -> Option<&Interface> {
         self.iter().find(|interface| &*interface.name == name)
     }
 
-    /// The interface of a number.
+    /// Returns the interface of this index.
     pub fn get(&self, index: u32) -> Option<&Interface> {
         self.table.get(&index)
     }
 
-    /// Takes in what the kernel tells; true when something that matters here has changed. What is left makes epoll say so again.
+    /// Processes the kernel's events. Returns whether the table changed. Epoll reports the socket
+    /// again if some are left.
     ///
     /// # Errors
-    /// When the kernel can't be asked any more.
-    pub fn take_news(&mut self) -> Result<bool, Errno> {
-        follow(&mut self.table, |buffer| receive(&self.socket, buffer), ask_for_all)
+    /// If the kernel can't be read any more.
+    pub fn process_events(&mut self) -> Result<bool, Errno> {
+        apply_events(&mut self.table, |buffer| receive(&self.socket, buffer), read_all)
     }
 }
 
-/// Applies events to the table; true when it is another one then.
+/// Applies events to the table. Returns whether it changed.
 ///
-/// An overrun (ENOBUFS) means that events were lost: the table is asked for as a whole. Events that were queued before are older than its answer,
-/// so they are discarded first. Those that follow are in order, but some are in the answer already: all of them are applied before
-/// anything is made of the table, so that no state that has passed is taken for the present one.
-fn follow(
+/// An overrun (ENOBUFS) means lost events: the whole table is read again. Events queued before that
+/// are older than the reply, so they are discarded first. Later ones are in order, but the reply
+/// may include some already: all are applied before the table is used, so that no past state is
+/// taken for the present one.
+fn apply_events(
     table: &mut BTreeMap<u32, Interface>,
     mut receive: impl FnMut(&mut [u8]) -> Result<usize, Errno>,
-    mut ask_for_all: impl FnMut() -> Result<BTreeMap<u32, Interface>, Errno>,
+    mut read_all: impl FnMut() -> Result<BTreeMap<u32, Interface>, Errno>,
 ) -> Result<bool, Errno> {
     let mut buffer = vec![0; RECEIVE_LEN];
-    let (mut before, mut changed, mut lost, mut extended) = (None, false, false, false);
-    let mut left = RECEIVES_PER_TURN;
-    while left > 0 {
-        left -= 1;
+    let (mut old_table, mut changed, mut lost, mut extended) = (None, false, false, false);
+    let mut reads_left = RECEIVES_PER_TURN;
+    while reads_left > 0 {
+        reads_left -= 1;
         match receive(&mut buffer) {
-            // Events that the answer to come is newer than.
+            // Events older than the reply to come.
             Ok(_) if lost => {}
-            Ok(len) => netlink::news(&buffer[..len]).for_each(|news| changed |= apply(table, news)),
+            Ok(len) => {
+                netlink::events(&buffer[..len]).for_each(|event| changed |= apply(table, event))
+            }
             Err(Errno::INTR) => {}
             Err(Errno::NOBUFS) => {
                 if !core::mem::replace(&mut extended, true) {
-                    left = RECEIVES_AFTER_OVERRUN;
+                    reads_left = RECEIVES_AFTER_OVERRUN;
                 }
                 lost = true;
             }
             Err(Errno::AGAIN) if lost => {
                 lost = false;
-                let all = ask_for_all()?;
-                before.get_or_insert(core::mem::replace(table, all));
+                let all = read_all()?;
+                old_table.get_or_insert(core::mem::replace(table, all));
             }
             Err(Errno::AGAIN) => break,
             Err(errno) => return Err(errno),
         }
     }
     if lost {
-        let all = ask_for_all()?;
-        before.get_or_insert(core::mem::replace(table, all));
+        let all = read_all()?;
+        old_table.get_or_insert(core::mem::replace(table, all));
     }
-    Ok(changed || before.is_some_and(|before| before != *table))
+    Ok(changed || old_table.is_some_and(|old| old != *table))
 }
 
-/// True when the table is another one then.
-fn apply(table: &mut BTreeMap<u32, Interface>, news: News) -> bool {
-    match news {
-        News::Link(link) => {
+/// Applies one event. Returns whether the table changed.
+fn apply(table: &mut BTreeMap<u32, Interface>, event: Event) -> bool {
+    match event {
+        Event::Link(link) => {
             let entry = table.entry(link.index).or_default();
-            let before = entry.clone();
-            entry.take_over(link);
-            *entry != before
+            let old = entry.clone();
+            entry.set_link(link);
+            *entry != old
         }
-        News::LinkGone(index) => table.remove(&index).is_some(),
-        News::Address { interface, address } => {
+        Event::LinkRemoved(index) => table.remove(&index).is_some(),
+        Event::Address { interface, address } => {
             table.get_mut(&interface).is_some_and(|entry| entry.addresses.insert(address))
         }
-        News::AddressGone { interface, address } => {
+        Event::AddressRemoved { interface, address } => {
             table.get_mut(&interface).is_some_and(|entry| entry.addresses.remove(&address))
         }
-        News::Neighbour { .. } | News::Route(_) | News::Done | News::Refused(_) => false,
+        Event::Neighbour { .. } | Event::Route(_) | Event::Done | Event::Refused(_) => false,
     }
 }
 
-fn ask_for_all() -> Result<BTreeMap<u32, Interface>, Errno> {
+fn read_all() -> Result<BTreeMap<u32, Interface>, Errno> {
     let mut table = BTreeMap::new();
     for _ in 0..ATTEMPTS_MAX {
-        if ask_once(&mut table)? {
+        if read_once(&mut table)? {
             break;
         }
     }
     Ok(table)
 }
 
-/// Asks for all interfaces and addresses. False when something changed between the parts of an answer, so that parts may be missing.
-fn ask_once(table: &mut BTreeMap<u32, Interface>) -> Result<bool, Errno> {
+/// Reads all interfaces and addresses. Returns false if a change interrupted a reply, so that parts
+/// may be missing.
+fn read_once(table: &mut BTreeMap<u32, Interface>) -> Result<bool, Errno> {
     let socket = netlink_socket(0)?;
     let mut consistent = true;
     table.clear();
@@ -210,19 +216,19 @@ fn ask_once(table: &mut BTreeMap<u32, Interface>) -> Result<bool, Errno> {
     for request in [netlink::RTM_GETLINK, netlink::RTM_GETADDR] {
         let kernel = SocketAddrNetlink::new(0, 0);
         rustix::net::sendto(&socket, &netlink::request(request), SendFlags::empty(), &kernel)?;
-        // The kernel answers while it is asked: there is nothing to wait for.
+        // The kernel replies during the request, so there is nothing to wait for.
         'answer: loop {
             let len = match receive(&socket, &mut buffer) {
                 Err(Errno::INTR) => continue,
                 received => received?,
             };
             consistent &= !netlink::is_interrupted(&buffer[..len]);
-            for news in netlink::news(&buffer[..len]) {
-                match news {
-                    News::Done => break 'answer,
-                    News::Refused(code) => return Err(Errno::from_raw_os_error(code)),
-                    news => {
-                        apply(table, news);
+            for event in netlink::events(&buffer[..len]) {
+                match event {
+                    Event::Done => break 'answer,
+                    Event::Refused(code) => return Err(Errno::from_raw_os_error(code)),
+                    event => {
+                        apply(table, event);
                     }
                 }
             }
@@ -231,7 +237,7 @@ fn ask_once(table: &mut BTreeMap<u32, Interface>) -> Result<bool, Errno> {
     Ok(consistent)
 }
 
-/// A socket that is told of these groups of changes.
+/// Opens a netlink socket that receives these groups of changes.
 pub(crate) fn netlink_socket(groups: u32) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     // Protocol 0 is NETLINK_ROUTE.
@@ -240,11 +246,12 @@ pub(crate) fn netlink_socket(groups: u32) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Octets of messages; none of those that somebody else than the kernel sent.
+/// Reads messages. Returns their bytes, or 0 if the sender was not the kernel.
 pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     let (len, _, sender) = rustix::net::recvfrom(socket, buffer, RecvFlags::DONTWAIT)?;
-    let kernel =
-        sender.and_then(|sender| SocketAddrNetlink::try_from(sender).ok()).is_some_and(|s| s.pid() == 0);
+    let kernel = sender
+        .and_then(|sender| SocketAddrNetlink::try_from(sender).ok())
+        .is_some_and(|s| s.pid() == 0);
     Ok(if kernel { len } else { 0 })
 }
 
@@ -265,20 +272,21 @@ mod tests {
         let interface = |index: u32| {
             (index, Interface { index, name: format!("eth{index}").into(), ..Interface::default() })
         };
-        // An event "interface 3 is gone", as the kernel writes it.
-        let gone = |index: u32| netlink::link_gone(index);
+        // An event "interface removed", as the kernel writes it.
+        let removed = |index: u32| netlink::link_removed(index);
         let mut table: BTreeMap<_, _> = [interface(3)].into();
-        // Lost events; then "3 is gone" and "4 is gone", which are older than the answer, where both are there; then "5 is gone", which is newer.
+        // Lost events; then "3 removed" and "4 removed", which are older than the reply, where both
+        // exist; then "5 removed", which is newer.
         let queued = [
             Err(Errno::NOBUFS),
-            Ok(gone(3)),
+            Ok(removed(3)),
             Err(Errno::NOBUFS),
-            Ok(gone(4)),
+            Ok(removed(4)),
             Err(Errno::AGAIN),
-            Ok(gone(5)),
+            Ok(removed(5)),
         ];
         let mut queued = queued.into_iter();
-        let changed = follow(
+        let changed = apply_events(
             &mut table,
             |buffer| {
                 let bytes = queued.next().unwrap_or(Err(Errno::AGAIN))?;
@@ -295,7 +303,7 @@ mod tests {
         let mut table = BTreeMap::new();
         let link = |flags| {
             let name = "eth0".into();
-            News::Link(Link {
+            Event::Link(Link {
                 index: 3,
                 name,
                 hardware: 1,
@@ -306,16 +314,19 @@ mod tests {
             })
         };
         let address = "fe80::1".parse().unwrap();
-        assert!(!apply(&mut table, News::Address { interface: 3, address }), "of an interface nobody knows");
+        assert!(
+            !apply(&mut table, Event::Address { interface: 3, address }),
+            "of an unknown interface"
+        );
         assert!(apply(&mut table, link(IFF_MULTICAST)));
-        assert!(apply(&mut table, News::Address { interface: 3, address }));
+        assert!(apply(&mut table, Event::Address { interface: 3, address }));
         assert!(apply(&mut table, link(IFF_MULTICAST | IFF_UP)));
-        assert!(!apply(&mut table, link(IFF_MULTICAST | IFF_UP)), "nothing new");
+        assert!(!apply(&mut table, link(IFF_MULTICAST | IFF_UP)), "no change");
         let eth0 = &table[&3];
         assert!(eth0.up && eth0.multicast && !eth0.loopback && eth0.addresses.contains(&address));
         assert_eq!(eth0.address_like("ff02::1234".parse().unwrap()), Some(address));
         assert_eq!(eth0.address_like("224.0.23.170".parse().unwrap()), None);
-        assert!(apply(&mut table, News::AddressGone { interface: 3, address }));
-        assert!(apply(&mut table, News::LinkGone(3)) && table.is_empty());
+        assert!(apply(&mut table, Event::AddressRemoved { interface: 3, address }));
+        assert!(apply(&mut table, Event::LinkRemoved(3)) && table.is_empty());
     }
 }

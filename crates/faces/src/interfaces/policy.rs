@@ -1,44 +1,44 @@
-//! What faces interfaces are to have by themselves.
+//! Policy: which faces network interfaces get automatically.
 
 use super::Interface;
 use super::filter::Filter;
-use crate::mac::Mac;
+use nw_link::Mac;
 use std::net::SocketAddr;
 
-/// Faces that are made for each interface that matches, and end with it. By default there are none.
+/// Faces created for each matching interface and closed with it. By default there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfacePolicy {
-    /// UDP groups.
+    /// UDP groups to join.
     pub udp: Option<GroupPolicy>,
-    /// Ethernet.
+    /// Ethernet faces.
     pub ethernet: Option<EtherPolicy>,
 }
 
-/// UDP groups that are joined.
+/// UDP groups and the interfaces on which they are joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupPolicy {
-    /// The groups. An IPv6 one is of one link: `ff02::`….
+    /// The groups. IPv6 groups must be link-local (`ff02::`…).
     pub groups: Vec<SocketAddr>,
-    /// Whether who hears one member hears all: not so by radio without a base station.
+    /// Whether some members may not receive what others send, as by radio without a base station.
     pub ad_hoc: bool,
-    /// On which interfaces.
+    /// Interfaces that it applies to.
     pub filter: Filter,
 }
 
-/// How Ethernet is used.
+/// Ethernet faces and the interfaces that get them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtherPolicy {
-    /// A face to the group.
+    /// Whether there is a face to the group.
     pub multicast: bool,
-    /// A face for each network card that speaks to ours.
+    /// Whether each network card that sends to this one gets a face.
     pub listen: bool,
     /// The group.
     pub group: Mac,
-    /// The VLAN that frames are of; 0 is none.
+    /// VLAN of the frames; 0 for none.
     pub vlan: u16,
     /// As [`GroupPolicy::ad_hoc`].
     pub ad_hoc: bool,
-    /// On which interfaces.
+    /// Interfaces that it applies to.
     pub filter: Filter,
 }
 
@@ -56,29 +56,37 @@ impl Default for EtherPolicy {
 }
 
 impl GroupPolicy {
-    /// True when a group is wanted on an interface, which may be down or without an address.
+    /// Returns whether a group is required on an interface, which may be down or without address.
     pub fn covers(&self, group: SocketAddr, interface: &Interface) -> bool {
         self.groups.contains(&group) && !interface.loopback && self.filter.accepts(interface)
     }
 
-    /// The groups to join on an interface.
-    pub fn groups_on<'a>(&'a self, interface: &'a Interface) -> impl Iterator<Item = SocketAddr> + 'a {
-        let fits =
-            interface.up && interface.multicast && !interface.loopback && self.filter.accepts(interface);
+    /// Returns the groups to join on an interface.
+    pub fn groups_on<'a>(
+        &'a self,
+        interface: &'a Interface,
+    ) -> impl Iterator<Item = SocketAddr> + 'a {
+        let fits = interface.up
+            && interface.multicast
+            && !interface.loopback
+            && self.filter.accepts(interface);
         let groups = self.groups.iter().copied().filter(move |_| fits);
         groups.filter(|group| interface.address_like(group.ip()).is_some())
     }
 }
 
 impl EtherPolicy {
-    /// True when the interface is wanted, which may be down.
+    /// Returns whether the interface matches, even if it is down.
     pub fn covers(&self, interface: &Interface) -> bool {
         !interface.loopback && self.filter.accepts(interface)
     }
 
-    /// True when the interface can be used and is wanted.
-    pub fn wants(&self, interface: &Interface) -> bool {
-        interface.up && !interface.loopback && interface.mac.is_some() && self.filter.accepts(interface)
+    /// Returns whether the interface matches and can be used.
+    pub fn accepts_usable(&self, interface: &Interface) -> bool {
+        interface.up
+            && !interface.loopback
+            && interface.mac.is_some()
+            && self.filter.accepts(interface)
     }
 }
 
@@ -87,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_and_addresses_decide() {
+    fn policy_applies_by_flags_and_addresses() {
         let eth0 = Interface {
             name: "eth0".into(),
             mac: Some(Mac([2; 6])),
@@ -101,14 +109,18 @@ mod tests {
         let ether = EtherPolicy::default();
         let joined = |interface: &Interface| udp.groups_on(interface).collect::<Vec<_>>();
         assert_eq!(joined(&eth0), groups[..1], "without an IPv6 address no IPv6 group");
-        assert!(ether.wants(&eth0));
+        assert!(ether.accepts_usable(&eth0));
         for (interface, with_ether) in [
             (Interface { up: false, ..eth0.clone() }, false),
             (Interface { loopback: true, ..eth0.clone() }, false),
             (Interface { multicast: false, ..eth0.clone() }, true),
         ] {
-            assert_eq!((joined(&interface).len(), ether.wants(&interface)), (0, with_ether), "{interface:?}");
+            assert_eq!(
+                (joined(&interface).len(), ether.accepts_usable(&interface)),
+                (0, with_ether),
+                "{interface:?}"
+            );
         }
-        assert!(!ether.wants(&Interface { mac: None, ..eth0 }));
+        assert!(!ether.accepts_usable(&Interface { mac: None, ..eth0 }));
     }
 }

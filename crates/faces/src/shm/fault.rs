@@ -1,36 +1,37 @@
-//! What a neighbour did that ends a link over shared memory.
+//! Violations of the protocol that end a link over shared memory.
 
-/// Why a link over shared memory can't go on.
+/// Why a link over shared memory was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedMemoryFault {
-    /// The first message is not that of such a link.
+    /// The first message is not an offer of shared memory.
     Hello,
-    /// The other end has another version of what is in the memory.
+    /// The other end uses another version of the protocol.
     Version,
-    /// No memory came, or some that could vanish under a mapping, or that is not as long as was said.
+    /// No memory came with the offer, or memory that could shrink under the mapping, or of another
+    /// length than offered.
     Memory,
-    /// A ring of no size that is allowed.
+    /// The size of the rings is not permitted.
     Size,
-    /// A position in a ring that can't be.
+    /// A position in a ring is impossible.
     Position,
-    /// It rang though nobody waited, or said something else on the socket.
-    Bell,
+    /// A message on the socket that is not an expected wake-up.
+    Wakeup,
 }
 
 impl SharedMemoryFault {
-    /// For people.
+    /// Returns the description for log lines.
     pub const fn as_str(self) -> &'static str {
         match self {
-            SharedMemoryFault::Hello => "what came first is no offer of shared memory",
+            SharedMemoryFault::Hello => "the first message is not an offer of shared memory",
             SharedMemoryFault::Version => {
-                "the other end has another version of these links: run the same release on both sides"
+                "the other end uses another version of the protocol: run the same release on both sides"
             }
             SharedMemoryFault::Memory => {
-                "no memory came with the offer, or not a sealed file of the length it says"
+                "the offer has no memory, or not a sealed file of the offered length"
             }
-            SharedMemoryFault::Size => "a ring of a size that is not allowed",
-            SharedMemoryFault::Position => "a position in the ring that can't be",
-            SharedMemoryFault::Bell => "a message on the socket that nobody waited for",
+            SharedMemoryFault::Size => "the size of the rings is not permitted",
+            SharedMemoryFault::Position => "an impossible position in a ring",
+            SharedMemoryFault::Wakeup => "an unexpected message on the socket",
         }
     }
 }

@@ -1,5 +1,8 @@
-//! Memory that a neighbour has mapped as well, and may write to at any time. Two things are done in it: atomic words are read and written, and octets are
-//! copied in and out. Nothing in it is ever borrowed, so what a neighbour writes can be wrong, but not dangerous (decision 0032).
+//! Memory shared with another process, which may write to it at any time.
+//!
+//! Only two operations are done on it: atomic words are read and written, and bytes are copied in
+//! and out. Nothing in it is ever borrowed. So a write by the other process can give wrong bytes,
+//! but no undefined behaviour (decision 0032).
 
 #![allow(unsafe_code)]
 
@@ -11,94 +14,109 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// What `fstatfs` says of memory files of ordinary pages (TMPFS_MAGIC).
+/// File system type of memory files with ordinary pages (TMPFS_MAGIC).
 const ORDINARY_PAGES: i64 = 0x0102_1994;
 
-/// A mapping that is given back when this is dropped.
+/// A shared mapping, unmapped on drop.
 #[derive(Debug)]
 pub struct Memory {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the pointer is to memory that the value owns until it is dropped, and which belongs to no thread.
+// SAFETY: the pointer refers to memory that the value owns until it is dropped, and that belongs to
+// no thread.
 unsafe impl Send for Memory {}
 
-/// A file in memory of so many octets, all 0, that nobody can make shorter or longer any more.
+/// Creates a memory file of `len` zero bytes, sealed against changes of its length.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the system call.
 pub fn new_file(len: usize) -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Some systems want to hear that it is nothing to execute; older ones don't know the word.
+    // Some systems require NOEXEC_SEAL; older ones don't know it.
     let file =
-        rustix::fs::memfd_create("nw-shm", flags | MemfdFlags::NOEXEC_SEAL).or_else(|errno| match errno {
-            Errno::INVAL => rustix::fs::memfd_create("nw-shm", flags),
-            errno => Err(errno),
+        rustix::fs::memfd_create("nw-shm", flags | MemfdFlags::NOEXEC_SEAL).or_else(|errno| {
+            match errno {
+                Errno::INVAL => rustix::fs::memfd_create("nw-shm", flags),
+                errno => Err(errno),
+            }
         })?;
     rustix::fs::ftruncate(&file, len as u64)?;
-    rustix::fs::fcntl_add_seals(&file, needed() | SealFlags::SEAL)?;
+    rustix::fs::fcntl_add_seals(&file, required_seals() | SealFlags::SEAL)?;
     Ok(file)
 }
 
-/// Without these a neighbour could cut the file off under a mapping, and the next access would end this process (SIGBUS).
-const fn needed() -> SealFlags {
+/// Required seals. Without them the other process could truncate the file under the mapping, and
+/// the next access would end this process (SIGBUS).
+const fn required_seals() -> SealFlags {
     SealFlags::SHRINK.union(SealFlags::GROW)
 }
 
 impl Memory {
-    /// Maps a file that a neighbour may have made: only one of exactly this length that stays so, and whose pages can't run out on access, as huge ones can,
-    /// or come from a program, as those of a file system can.
+    /// Maps a file that may come from another process: only one of exactly this length that can't
+    /// change it, and with ordinary pages, which neither run out on access, as huge ones can, nor
+    /// are served by a program, as those of a file system can.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// [`SharedMemoryFault::Memory`] if the file is not of that kind.
     pub fn map(file: BorrowedFd<'_>, len: usize) -> Result<Self, SharedMemoryFault> {
         let refused = |_: Errno| SharedMemoryFault::Memory;
         let seals = rustix::fs::fcntl_get_seals(file).map_err(refused)?;
         let kind = rustix::fs::fstatfs(file).map_err(refused)?.f_type as i64;
         let size = rustix::fs::fstat(file).map_err(refused)?.st_size;
-        if !seals.contains(needed()) || kind != ORDINARY_PAGES || u64::try_from(size) != Ok(len as u64) {
+        if !seals.contains(required_seals())
+            || kind != ORDINARY_PAGES
+            || u64::try_from(size) != Ok(len as u64)
+        {
             return Err(SharedMemoryFault::Memory);
         }
         let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses the place, so nothing that exists is touched.
+        // SAFETY: the kernel chooses the address, so nothing that exists is touched.
         let start = unsafe { mmap(ptr::null_mut(), len, rights, MapFlags::SHARED, file, 0) };
-        let start = NonNull::new(start.map_err(refused)?.cast()).ok_or(SharedMemoryFault::Memory)?;
+        let start =
+            NonNull::new(start.map_err(refused)?.cast()).ok_or(SharedMemoryFault::Memory)?;
         Ok(Memory { start, len })
     }
 
-    /// The word at a place, which this end chose.
+    /// Returns the word at an offset, which this end chose.
     pub fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.len, "a word at {at} of {}", self.len);
-        // SAFETY: within the mapping and aligned, as was just seen (a mapping starts at a page), and mapped as long as `self` is. Both ends touch these places
-        // by atomic instructions; a neighbour that does otherwise gets a value of its making into the word, and any value is a good u64.
+        // SAFETY: within the mapping and aligned, as asserted above (a mapping starts at a page),
+        // and mapped as long as `self` lives. Both ends access these words by atomic instructions;
+        // a process that does otherwise stores an arbitrary value, and any value is a valid u64.
         unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(at).cast()) }
     }
 
-    /// Copies octets to a place, which this end chose.
-    pub fn copy_in(&self, at: usize, octets: &[u8]) {
+    /// Copies bytes to an offset, which this end chose.
+    pub fn copy_in(&self, at: usize, bytes: &[u8]) {
         assert!(
-            at <= self.len && octets.len() <= self.len - at,
-            "{} octets at {at} of {}",
-            octets.len(),
+            at <= self.len && bytes.len() <= self.len - at,
+            "{} bytes at {at} of {}",
+            bytes.len(),
             self.len
         );
-        // SAFETY: within the mapping, as was just seen; `octets` is memory of this process alone, so they don't overlap. The neighbour may read or write there
-        // meanwhile: then it is its own packets that are spoilt.
-        unsafe { ptr::copy_nonoverlapping(octets.as_ptr(), self.start.as_ptr().add(at), octets.len()) }
+        // SAFETY: within the mapping, as asserted above; `bytes` is memory of this process alone,
+        // so they don't overlap. If the other process reads or writes there meanwhile, its own
+        // packets are damaged.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len())
+        }
     }
 
-    /// Copies octets from a place, which this end chose.
-    pub fn copy_out(&self, at: usize, octets: &mut [u8]) {
+    /// Copies bytes from an offset, which this end chose.
+    pub fn copy_out(&self, at: usize, bytes: &mut [u8]) {
         assert!(
-            at <= self.len && octets.len() <= self.len - at,
-            "{} octets at {at} of {}",
-            octets.len(),
+            at <= self.len && bytes.len() <= self.len - at,
+            "{} bytes at {at} of {}",
+            bytes.len(),
             self.len
         );
-        // SAFETY: as in `copy_in`. A neighbour that writes meanwhile decides which octets arrive here, as it does anyway; they are looked at only here, where it
-        // can't change them any more.
-        unsafe { ptr::copy_nonoverlapping(self.start.as_ptr().add(at), octets.as_mut_ptr(), octets.len()) }
+        // SAFETY: as in `copy_in`. A process that writes meanwhile decides which bytes arrive here,
+        // as it does anyway; they are examined only in `bytes`, where it can't change them.
+        unsafe {
+            ptr::copy_nonoverlapping(self.start.as_ptr().add(at), bytes.as_mut_ptr(), bytes.len())
+        }
     }
 }
 
@@ -121,20 +139,24 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_see_the_same() {
+    fn mappings_of_one_file_share_memory() {
         let file = new_file(LEN).unwrap();
-        let [one, other] = [(); 2].map(|()| Memory::map(file.as_fd(), LEN).unwrap());
-        one.copy_in(LEN - 3, b"abc");
-        one.word(8).store(7, core::sync::atomic::Ordering::Relaxed);
-        let mut seen = [0; 3];
-        other.copy_out(LEN - 3, &mut seen);
-        assert_eq!((&seen, other.word(8).load(core::sync::atomic::Ordering::Relaxed)), (b"abc", 7));
-        assert!(rustix::fs::ftruncate(&file, 0).is_err(), "nobody cuts it off");
+        let [first, second] = [(); 2].map(|()| Memory::map(file.as_fd(), LEN).unwrap());
+        first.copy_in(LEN - 3, b"abc");
+        first.word(8).store(7, core::sync::atomic::Ordering::Relaxed);
+        let mut copied = [0; 3];
+        second.copy_out(LEN - 3, &mut copied);
+        assert_eq!(
+            (&copied, second.word(8).load(core::sync::atomic::Ordering::Relaxed)),
+            (b"abc", 7)
+        );
+        assert!(rustix::fs::ftruncate(&file, 0).is_err(), "the file can't be truncated");
     }
 
     #[test]
-    fn files_that_could_vanish_are_refused() {
-        let plain = rustix::fs::memfd_create("x", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    fn file_that_could_shrink_is_refused() {
+        let plain =
+            rustix::fs::memfd_create("x", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&plain, LEN as u64).unwrap();
         refused(&plain);
         rustix::fs::fcntl_add_seals(&plain, SealFlags::SHRINK).unwrap();
@@ -151,8 +173,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic = "octets at 8190 of 8192"]
-    fn nothing_beyond_its_end() {
+    #[should_panic = "bytes at 8190 of 8192"]
+    fn copy_beyond_end_panics() {
         let file = new_file(LEN).unwrap();
         Memory::map(file.as_fd(), LEN).unwrap().copy_out(LEN - 2, &mut [0; 3]);
     }

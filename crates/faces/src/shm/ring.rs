@@ -1,41 +1,43 @@
-//! One way of a link: a ring of octets that one end writes and the other reads.
+//! One direction of a link: a ring of bytes that one end writes and the other reads.
 //!
 //! ```text
-//!  words, each in lines of its own                octets, a power of two
+//!  words, 128 bytes apart                         bytes, a power of two
 //!  written │ read │ reader waits │ writer waits   ┌──────────────┬──────────┬────────┐
-//!     └───────┴── octets since the start ────────▶│ free         │ to read  │ free   │
+//!     └───────┴── bytes since the start ─────────▶│ free         │ to read  │ free   │
 //!                                                 └──────────────┴──────────┴────────┘
 //! ```
 //!
-//! Each end keeps its own position and only tells it; the other's position is read once, and believed if it is possible. So whatever is written to the
-//! words, an end stays within the ring, and copies no octet twice.
+//! Each end keeps its own position and only publishes it; it reads the other's position once, and
+//! accepts it if it is possible. So whatever the other process writes to the words, an end stays
+//! within the ring and copies no byte twice.
 //!
-//! Sleep: an end that finds nothing to do says so in its word, then looks again; the other, after it has moved, looks at the word. One of the two sees the
-//! other. Whoever sees that the other waits takes the word back, and rings.
+//! Sleep: an end with nothing to do sets its "waits" word, then checks the ring again; the other,
+//! after moving its position, checks that word. At least one of the two sees the other's write. The
+//! end that sees the other waiting clears the word and sends a wake-up.
 
 use super::fault::SharedMemoryFault;
 use super::memory::Memory;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 use std::io::IoSlice;
 
-/// Octets from word to word: two cache lines, as processors fetch them in pairs.
+/// Bytes from word to word: two cache lines, as processors fetch them in pairs.
 const WORD_STEP: usize = 128;
 
-/// Octets of the words of one ring.
+/// Bytes of the words of one ring.
 pub const WORDS_LEN: usize = 4 * WORD_STEP;
 
-/// Where a ring lies.
+/// Layout of a ring in the memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
-    /// Its words.
+pub struct RingLayout {
+    /// Offset of its words.
     pub words: usize,
-    /// Its octets.
-    pub octets: usize,
-    /// How many: a power of two.
+    /// Offset of its bytes.
+    pub bytes: usize,
+    /// Number of its bytes: a power of two.
     pub size: usize,
 }
 
-impl Place {
+impl RingLayout {
     fn written(self, memory: &Memory) -> &AtomicU64 {
         memory.word(self.words)
     }
@@ -52,69 +54,73 @@ impl Place {
         memory.word(self.words + 3 * WORD_STEP)
     }
 
-    /// Octets between the two positions, if there can be so many.
-    fn between(self, written: u64, read: u64) -> Result<usize, SharedMemoryFault> {
+    /// Returns the bytes between the two positions, if that is possible.
+    fn distance(self, written: u64, read: u64) -> Result<usize, SharedMemoryFault> {
         let len = written.wrapping_sub(read);
         if len > self.size as u64 { Err(SharedMemoryFault::Position) } else { Ok(len as usize) }
     }
 
-    /// Where `len` octets at a position are: up to the end of the ring, and how many of them from its start on.
+    /// Returns the offset of `len` bytes at a position, and how many of them precede the end of the
+    /// ring; the others are at its start.
     fn split(self, position: u64, len: usize) -> (usize, usize) {
         let at = position as usize & (self.size - 1);
-        (self.octets + at, len.min(self.size - at))
+        (self.bytes + at, len.min(self.size - at))
     }
 }
 
-/// How many times the other end may still ring: once for each time that this end said it waits.
-pub type Due = u64;
+/// Wake-ups that the other end may still send: one for each time that this end announced that it
+/// waits.
+pub type WakeupsDue = u64;
 
-/// Says that this end waits, unless what it waits for is there by now: then it does not wait.
+/// Announces that this end waits. Returns false if what it waits for is there already: then it does
+/// not wait.
 fn wait(
     word: &AtomicU64,
-    due: &mut Due,
-    is_there: impl FnOnce() -> Result<bool, SharedMemoryFault>,
+    due: &mut WakeupsDue,
+    is_ready: impl FnOnce() -> Result<bool, SharedMemoryFault>,
 ) -> Result<bool, SharedMemoryFault> {
     if word.load(Ordering::Relaxed) == 0 {
         word.store(1, Ordering::Relaxed);
         *due += 1;
     }
-    // With the one in `takes`: either this end sees what the other did, or the other sees that this one waits.
+    // Pairs with the fence in `clear_wait`: either this end sees the other's position, or the other
+    // sees that this one waits.
     fence(Ordering::SeqCst);
-    if !is_there()? {
+    if !is_ready()? {
         return Ok(true);
     }
-    // If the other end was faster, it rings.
+    // If the other end cleared it first, its wake-up is on the way.
     if word.swap(0, Ordering::AcqRel) != 0 {
         *due = due.saturating_sub(1);
     }
     Ok(false)
 }
 
-/// True when the other end waits, and is to be woken by this one.
-fn takes(word: &AtomicU64) -> bool {
+/// Clears the other end's "waits" word. Returns true if it was set: send a wake-up.
+fn clear_wait(word: &AtomicU64) -> bool {
     fence(Ordering::SeqCst);
     word.load(Ordering::Relaxed) != 0 && word.swap(0, Ordering::AcqRel) != 0
 }
 
-/// The end that writes.
+/// The writing end of a ring.
 #[derive(Debug)]
 pub struct Writer {
-    place: Place,
+    layout: RingLayout,
     written: u64,
-    /// The reader's position when it was last looked at.
+    /// The reader's position as last read.
     read: u64,
 }
 
 impl Writer {
-    /// Of a ring in which nothing has been written yet.
-    pub const fn new(place: Place) -> Self {
-        Writer { place, written: 0, read: 0 }
+    /// Returns the writer of an unused ring.
+    pub const fn new(layout: RingLayout) -> Self {
+        Writer { layout, written: 0, read: 0 }
     }
 
-    /// Writes as much as there is room for, but for the first `skip` octets; how much.
+    /// Writes as much as fits, without the first `skip` bytes. Returns the bytes written.
     ///
     /// # Errors
-    /// When the reader claims to be where it can't be.
+    /// If the reader's position is impossible.
     pub fn write(
         &mut self,
         memory: &Memory,
@@ -122,105 +128,115 @@ impl Writer {
         mut skip: usize,
     ) -> Result<usize, SharedMemoryFault> {
         let wanted = pieces.iter().map(|piece| piece.len()).sum::<usize>() - skip;
-        let mut room = self.place.size - self.place.between(self.written, self.read)?;
-        if room < wanted {
-            room = self.room(memory)?;
+        let mut free = self.layout.size - self.layout.distance(self.written, self.read)?;
+        if free < wanted {
+            free = self.read_free(memory)?;
         }
-        let mut left = room.min(wanted);
+        let mut left = free.min(wanted);
         let total = left;
         if total == 0 {
             return Ok(0);
         }
         for piece in pieces {
-            let (gone, piece) = piece.split_at(skip.min(piece.len()));
-            skip -= gone.len();
+            let (skipped, piece) = piece.split_at(skip.min(piece.len()));
+            skip -= skipped.len();
             let piece = &piece[..piece.len().min(left)];
-            let (at, len) = self.place.split(self.written, piece.len());
+            let (at, len) = self.layout.split(self.written, piece.len());
             memory.copy_in(at, &piece[..len]);
-            memory.copy_in(self.place.octets, &piece[len..]);
+            memory.copy_in(self.layout.bytes, &piece[len..]);
             self.written = self.written.wrapping_add(piece.len() as u64);
             left -= piece.len();
             if left == 0 {
                 break;
             }
         }
-        self.place.written(memory).store(self.written, Ordering::Release);
+        self.layout.written(memory).store(self.written, Ordering::Release);
         Ok(total)
     }
 
-    /// Looks how far the reader has come.
-    fn room(&mut self, memory: &Memory) -> Result<usize, SharedMemoryFault> {
-        let read = self.place.read(memory).load(Ordering::Acquire);
-        let used = self.place.between(self.written, read)?;
+    /// Reads the reader's position. Returns the free bytes.
+    fn read_free(&mut self, memory: &Memory) -> Result<usize, SharedMemoryFault> {
+        let read = self.layout.read(memory).load(Ordering::Acquire);
+        let used = self.layout.distance(self.written, read)?;
         self.read = read;
-        Ok(self.place.size - used)
+        Ok(self.layout.size - used)
     }
 
-    /// True when the reader is to be woken; asked after something was written.
-    pub fn wakes(&self, memory: &Memory) -> bool {
-        takes(self.place.reader_waits(memory))
+    /// Returns whether the reader must be woken. Call after writing.
+    pub fn must_wake_peer(&self, memory: &Memory) -> bool {
+        clear_wait(self.layout.reader_waits(memory))
     }
 
-    /// Waits until half of the ring is free, unless it is by now: for less it would be woken too often.
+    /// Announces that the writer waits until half of the ring is free: for less it would be woken
+    /// too often. Returns false if it is free already.
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn wait(&mut self, memory: &Memory, due: &mut Due) -> Result<bool, SharedMemoryFault> {
-        let place = self.place;
-        wait(place.writer_waits(memory), due, || self.room(memory).map(|room| room >= place.size / 2))
+    pub fn wait(
+        &mut self,
+        memory: &Memory,
+        due: &mut WakeupsDue,
+    ) -> Result<bool, SharedMemoryFault> {
+        let layout = self.layout;
+        wait(layout.writer_waits(memory), due, || {
+            self.read_free(memory).map(|free| free >= layout.size / 2)
+        })
     }
 }
 
-/// The end that reads.
+/// The reading end of a ring.
 #[derive(Debug)]
 pub struct Reader {
-    place: Place,
+    layout: RingLayout,
     read: u64,
 }
 
 impl Reader {
-    /// Of a ring in which nothing has been read yet.
-    pub const fn new(place: Place) -> Self {
-        Reader { place, read: 0 }
+    /// Returns the reader of an unused ring.
+    pub const fn new(layout: RingLayout) -> Self {
+        Reader { layout, read: 0 }
     }
 
-    /// Octets that are there.
-    fn waiting(&self, memory: &Memory) -> Result<usize, SharedMemoryFault> {
-        self.place.between(self.place.written(memory).load(Ordering::Acquire), self.read)
+    /// Returns the bytes to read.
+    fn available(&self, memory: &Memory) -> Result<usize, SharedMemoryFault> {
+        self.layout.distance(self.layout.written(memory).load(Ordering::Acquire), self.read)
     }
 
-    /// Reads as much as there is and has room; how much.
+    /// Reads as much as is there and fits. Returns the bytes read.
     ///
     /// # Errors
-    /// When the writer claims to be where it can't be.
+    /// If the writer's position is impossible.
     pub fn read(&mut self, memory: &Memory, buffer: &mut [u8]) -> Result<usize, SharedMemoryFault> {
-        let total = self.waiting(memory)?.min(buffer.len());
+        let total = self.available(memory)?.min(buffer.len());
         if total == 0 {
             return Ok(0);
         }
-        let (at, len) = self.place.split(self.read, total);
-        let (first, rest) = buffer[..total].split_at_mut(len);
+        let (at, len) = self.layout.split(self.read, total);
+        let (first, second) = buffer[..total].split_at_mut(len);
         memory.copy_out(at, first);
-        memory.copy_out(self.place.octets, rest);
+        memory.copy_out(self.layout.bytes, second);
         self.read = self.read.wrapping_add(total as u64);
-        self.place.read(memory).store(self.read, Ordering::Release);
+        self.layout.read(memory).store(self.read, Ordering::Release);
         Ok(total)
     }
 
-    /// True when the writer is to be woken; asked after something was read.
+    /// Returns whether the writer must be woken. Call after reading.
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub fn wakes(&self, memory: &Memory) -> Result<bool, SharedMemoryFault> {
-        Ok(self.waiting(memory)? <= self.place.size / 2 && takes(self.place.writer_waits(memory)))
+    pub fn must_wake_peer(&self, memory: &Memory) -> Result<bool, SharedMemoryFault> {
+        Ok(self.available(memory)? <= self.layout.size / 2
+            && clear_wait(self.layout.writer_waits(memory)))
     }
 
-    /// Waits for octets in an empty ring, unless there are some.
+    /// Announces that the reader waits for bytes. Returns false if there are some.
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub fn wait(&self, memory: &Memory, due: &mut Due) -> Result<bool, SharedMemoryFault> {
-        wait(self.place.reader_waits(memory), due, || self.waiting(memory).map(|waiting| waiting > 0))
+    pub fn wait(&self, memory: &Memory, due: &mut WakeupsDue) -> Result<bool, SharedMemoryFault> {
+        wait(self.layout.reader_waits(memory), due, || {
+            self.available(memory).map(|available| available > 0)
+        })
     }
 }
 
@@ -233,7 +249,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     const SIZE: usize = 256;
-    const PLACE: Place = Place { words: 0, octets: WORDS_LEN, size: SIZE };
+    const LAYOUT: RingLayout = RingLayout { words: 0, bytes: WORDS_LEN, size: SIZE };
 
     fn memory() -> Memory {
         let len = WORDS_LEN + SIZE;
@@ -241,15 +257,15 @@ mod tests {
     }
 
     fn ends(memory: &Memory, at: u64) -> (Writer, Reader) {
-        PLACE.written(memory).store(at, Ordering::Relaxed);
-        PLACE.read(memory).store(at, Ordering::Relaxed);
-        (Writer { place: PLACE, written: at, read: at }, Reader { place: PLACE, read: at })
+        LAYOUT.written(memory).store(at, Ordering::Relaxed);
+        LAYOUT.read(memory).store(at, Ordering::Relaxed);
+        (Writer { layout: LAYOUT, written: at, read: at }, Reader { layout: LAYOUT, read: at })
     }
 
     proptest! {
         #[test]
-        fn as_a_deque_with_an_end(
-            // Near the end of what a position can be, too.
+        fn ring_equals_bounded_deque(
+            // Also near the overflow of positions.
             start in prop_oneof![0u64..1000, u64::MAX - 1000..=u64::MAX],
             steps in proptest::collection::vec((proptest::collection::vec(0usize..150, 0..4), 0usize..300), 0..100),
         ) {
@@ -270,16 +286,17 @@ mod tests {
             }
         }
 
-        /// Whatever a neighbour writes to the words: refused, or octets of the ring, and never more than it holds.
+        /// Whatever the other process writes to the words: it is refused, or gives bytes of the
+        /// ring, never more than it holds.
         #[test]
-        fn no_word_leads_out_of_the_ring(
+        fn any_words_keep_ends_within_ring(
             words in proptest::collection::vec((any::<bool>(), prop_oneof![any::<u64>(), 0u64..600]), 1..50),
             lens in proptest::collection::vec(0usize..400, 1..50),
         ) {
             let memory = memory();
             let (mut writer, mut reader) = ends(&memory, 100);
-            for ((which, value), len) in words.into_iter().zip(lens) {
-                let word = if which { PLACE.written(&memory) } else { PLACE.read(&memory) };
+            for ((is_writer, value), len) in words.into_iter().zip(lens) {
+                let word = if is_writer { LAYOUT.written(&memory) } else { LAYOUT.read(&memory) };
                 word.store(value, Ordering::Relaxed);
                 let mut buffer = vec![0; len];
                 match reader.read(&memory, &mut buffer) {
@@ -295,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_woken_once() {
+    fn waiting_end_is_woken_once() {
         let memory = memory();
         let (mut writer, mut reader) = ends(&memory, 0);
         let (mut reads, mut writes) = (0, 0);
@@ -303,61 +320,68 @@ mod tests {
         assert!(reader.wait(&memory, &mut reads).unwrap());
         assert_eq!(reads, 1, "said once");
         writer.write(&memory, &[IoSlice::new(b"a")], 0).unwrap();
-        assert!(writer.wakes(&memory));
-        assert!(!writer.wakes(&memory));
-        // There is something by now: it does not wait, and nobody rings for that.
+        assert!(writer.must_wake_peer(&memory));
+        assert!(!writer.must_wake_peer(&memory));
+        // There are bytes by now: it does not wait, and needs no wake-up.
         assert!(!reader.wait(&memory, &mut reads).unwrap());
         assert_eq!(reads, 1, "the ring that is on its way");
-        assert!(!writer.wakes(&memory));
+        assert!(!writer.must_wake_peer(&memory));
 
         writer.write(&memory, &[IoSlice::new(&[0; 2 * SIZE])], 0).unwrap();
         assert!(writer.wait(&memory, &mut writes).unwrap());
         reader.read(&memory, &mut [0; 100]).unwrap();
-        assert!(!reader.wakes(&memory).unwrap(), "less than half is free");
+        assert!(!reader.must_wake_peer(&memory).unwrap(), "less than half is free");
         reader.read(&memory, &mut [0; 100]).unwrap();
-        assert!(reader.wakes(&memory).unwrap());
+        assert!(reader.must_wake_peer(&memory).unwrap());
         assert!(!writer.wait(&memory, &mut writes).unwrap());
-        assert!(!reader.wakes(&memory).unwrap());
+        assert!(!reader.must_wake_peer(&memory).unwrap());
     }
 
-    /// Two threads that sleep as loops do: by a channel, which says once for each ring.
+    /// Two threads that sleep as event loops do: on a channel, with one message per wake-up.
     #[test]
-    fn nobody_sleeps_for_ever() {
-        const OCTETS: usize = 2_000_000;
+    fn two_threads_never_sleep_forever() {
+        const LEN: usize = 2_000_000;
         let len = WORDS_LEN + SIZE;
         let file = new_file(len).unwrap();
-        let [memory, other] = [(); 2].map(|()| Memory::map(file.as_fd(), len).unwrap());
+        let [memory, writer_memory] = [(); 2].map(|()| Memory::map(file.as_fd(), len).unwrap());
         let (mut writer, mut reader) = ends(&memory, 0);
-        let (ring_reader, reader_hears) = std::sync::mpsc::channel::<()>();
-        let (ring_writer, writer_hears) = std::sync::mpsc::channel::<()>();
-        let patience = std::time::Duration::from_secs(20);
+        let (wake_reader, reader_wakeups) = std::sync::mpsc::channel::<()>();
+        let (wake_writer, writer_wakeups) = std::sync::mpsc::channel::<()>();
+        let timeout = std::time::Duration::from_secs(20);
         let writes = std::thread::spawn(move || {
             let (mut sent, mut due) = (0usize, 0);
-            while sent < OCTETS {
-                let octets: Vec<u8> = (sent..OCTETS.min(sent + 97)).map(|at| at as u8).collect();
-                match writer.write(&other, &[IoSlice::new(&octets)], 0).unwrap() {
-                    0 if writer.wait(&other, &mut due).unwrap() => {
-                        writer_hears.recv_timeout(patience).unwrap()
+            while sent < LEN {
+                let bytes: Vec<u8> = (sent..LEN.min(sent + 97)).map(|at| at as u8).collect();
+                match writer.write(&writer_memory, &[IoSlice::new(&bytes)], 0).unwrap() {
+                    0 if writer.wait(&writer_memory, &mut due).unwrap() => {
+                        writer_wakeups.recv_timeout(timeout).unwrap()
                     }
                     written => sent += written,
                 }
-                if writer.wakes(&other) {
-                    ring_reader.send(()).unwrap();
+                if writer.must_wake_peer(&writer_memory) {
+                    wake_reader.send(()).unwrap();
                 }
             }
         });
         let (mut got, mut due) = (0usize, 0);
-        while got < OCTETS {
+        while got < LEN {
             let mut buffer = [0; 61];
             match reader.read(&memory, &mut buffer).unwrap() {
-                0 if reader.wait(&memory, &mut due).unwrap() => reader_hears.recv_timeout(patience).unwrap(),
+                0 if reader.wait(&memory, &mut due).unwrap() => {
+                    reader_wakeups.recv_timeout(timeout).unwrap()
+                }
                 read => {
-                    assert!(buffer[..read].iter().enumerate().all(|(at, octet)| *octet == (got + at) as u8));
+                    assert!(
+                        buffer[..read]
+                            .iter()
+                            .enumerate()
+                            .all(|(at, byte)| *byte == (got + at) as u8)
+                    );
                     got += read;
                 }
             }
-            if reader.wakes(&memory).unwrap() {
-                let _ = ring_writer.send(());
+            if reader.must_wake_peer(&memory).unwrap() {
+                let _ = wake_writer.send(());
             }
         }
         writes.join().unwrap();

@@ -1,15 +1,16 @@
-//! Frames as AF_XDP shows them: Ethernet with its tags, and UDP over IPv4 or IPv6, read and written.
+//! Frames of AF_XDP: Ethernet with VLAN tags, and UDP over IPv4 or IPv6, parsed and written.
 //!
-//! Whoever reads says nothing of what a frame's addresses mean here. A UDP checksum is verified. It may also be what the system of a virtual
-//! interface leaves there for its "device" to complete: the sum of the pseudo header alone (decision 0024).
+//! Parsing does not judge whether a frame's addresses belong to this machine. A UDP checksum is
+//! verified; it may also be the sum of the pseudo header alone, which the kernel leaves on virtual
+//! interfaces for the "device" to complete (decision 0024).
 
-/// NDN without IP: what stands before a link packet, and how long that is in what pads short frames.
+/// Header and length of a link packet in NDN over Ethernet.
 pub use crate::datagram::ether::{Head, packet_len};
 
 use crate::datagram::ether::ETHERTYPE_NDN;
-use crate::mac::Mac;
 use arrayvec::ArrayVec;
 use core::ops::Range;
+use nw_link::Mac;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -22,58 +23,58 @@ const TAG: usize = 4;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 const UDP: usize = 8;
-/// Hops that a datagram may take.
+/// Hop limit of sent datagrams.
 const HOPS: u8 = 64;
-/// Octets before a UDP payload, at most.
+/// Bytes before a UDP payload, at most.
 pub const HEADS_MAX: usize = ETHERNET + IPV6 + UDP;
 
-/// A frame, taken apart.
+/// A parsed frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// To whom.
+pub struct ParsedFrame {
+    /// Destination address.
     pub destination: Mac,
-    /// From whom.
+    /// Source address.
     pub source: Mac,
-    /// The number of its VLAN, if it has one.
+    /// Id of its VLAN, if it has one.
     pub vlan: Option<u16>,
-    /// It has a tag in a tag.
+    /// Whether it has two tags.
     pub double: bool,
-    /// What is in it.
+    /// Contents of the frame.
     pub body: Body,
 }
 
-/// What is in a frame.
+/// Contents of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// NDN, without anything between: from here on, with what pads short frames.
+    /// NDN over Ethernet: offset of the link packet, which padding may follow.
     Ndn(usize),
-    /// A datagram.
+    /// A UDP datagram.
     Udp {
-        /// From.
+        /// Source address and port.
         source: SocketAddr,
-        /// To.
+        /// Destination address and port.
         destination: SocketAddr,
-        /// What it carries.
+        /// Range of the payload.
         payload: Range<usize>,
     },
 }
 
-/// Why a frame can't be read.
+/// Why a frame can't be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unreadable {
-    /// It is none of those above.
+pub enum FrameError {
+    /// It has other contents than [`Body`] lists.
     Other,
-    /// Its checksum is wrong.
+    /// A checksum is wrong.
     Checksum,
 }
 
-/// Reads a frame.
+/// Parses a frame.
 ///
 /// # Errors
-/// What it is not.
-pub fn read(bytes: &[u8]) -> Result<Seen, Unreadable> {
+/// If it has other contents, or a wrong checksum.
+pub fn read(bytes: &[u8]) -> Result<ParsedFrame, FrameError> {
     let mac = |at: usize| {
-        bytes.get(at..at + 6).and_then(|mac| mac.try_into().ok()).map(Mac).ok_or(Unreadable::Other)
+        bytes.get(at..at + 6).and_then(|mac| mac.try_into().ok()).map(Mac).ok_or(FrameError::Other)
     };
     let (destination, source) = (mac(0)?, mac(6)?);
     let mut at = ETHERNET;
@@ -81,48 +82,54 @@ pub fn read(bytes: &[u8]) -> Result<Seen, Unreadable> {
     let mut ethertype = u16_at(bytes, ETHERNET - 2)?;
     while ethertype == ETHERTYPE_VLAN || ethertype == ETHERTYPE_QINQ {
         if double {
-            return Err(Unreadable::Other);
+            return Err(FrameError::Other);
         }
         double = tag.is_some();
         tag = tag.or(Some(u16_at(bytes, at)? & 0x0fff));
         ethertype = u16_at(bytes, at + 2)?;
         at += TAG;
     }
-    // Number 0 is a priority and no VLAN.
+    // Id 0 is a priority tag without VLAN.
     let vlan = tag.filter(|vlan| *vlan != 0);
     let body = match ethertype {
         ETHERTYPE_NDN => Body::Ndn(at),
         ETHERTYPE_IPV4 => ipv4(bytes, at)?,
         ETHERTYPE_IPV6 => ipv6(bytes, at)?,
-        _ => return Err(Unreadable::Other),
+        _ => return Err(FrameError::Other),
     };
-    Ok(Seen { destination, source, vlan, double, body })
+    Ok(ParsedFrame { destination, source, vlan, double, body })
 }
 
-fn ipv4(bytes: &[u8], at: usize) -> Result<Body, Unreadable> {
-    let head = bytes.get(at..at + IPV4).ok_or(Unreadable::Other)?;
+fn ipv4(bytes: &[u8], at: usize) -> Result<Body, FrameError> {
+    let head = bytes.get(at..at + IPV4).ok_or(FrameError::Other)?;
     let (header, whole) =
         (usize::from(head[0] & 15) * 4, usize::from(u16::from_be_bytes([head[2], head[3]])));
     let fragment = u16::from_be_bytes([head[6], head[7]]) & 0x3fff;
-    if head[0] >> 4 != 4 || header < IPV4 || whole < header || head[9] != PROTOCOL_UDP || fragment != 0 {
-        return Err(Unreadable::Other);
+    if head[0] >> 4 != 4
+        || header < IPV4
+        || whole < header
+        || head[9] != PROTOCOL_UDP
+        || fragment != 0
+    {
+        return Err(FrameError::Other);
     }
-    if fold(sum(bytes.get(at..at + header).ok_or(Unreadable::Other)?)) != 0xffff {
-        return Err(Unreadable::Checksum);
+    if fold(sum(bytes.get(at..at + header).ok_or(FrameError::Other)?)) != 0xffff {
+        return Err(FrameError::Checksum);
     }
-    let address = |at: usize| IpAddr::from(Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]));
+    let address =
+        |at: usize| IpAddr::from(Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]));
     let datagram = at + header..at + whole;
     udp(bytes, datagram, &head[12..20], (address(12), address(16)))
 }
 
-fn ipv6(bytes: &[u8], at: usize) -> Result<Body, Unreadable> {
-    let head = bytes.get(at..at + IPV6).ok_or(Unreadable::Other)?;
+fn ipv6(bytes: &[u8], at: usize) -> Result<Body, FrameError> {
+    let head = bytes.get(at..at + IPV6).ok_or(FrameError::Other)?;
     if head[0] >> 4 != 6 || head[6] != PROTOCOL_UDP {
-        return Err(Unreadable::Other);
+        return Err(FrameError::Other);
     }
     let address = |at: usize| {
-        let octets: [u8; 16] = head[at..at + 16].try_into().unwrap_or_default();
-        IpAddr::from(Ipv6Addr::from(octets))
+        let ip: [u8; 16] = head[at..at + 16].try_into().unwrap_or_default();
+        IpAddr::from(Ipv6Addr::from(ip))
     };
     let start = at + IPV6;
     let datagram = start..start + usize::from(u16::from_be_bytes([head[4], head[5]]));
@@ -134,18 +141,19 @@ fn udp(
     datagram: Range<usize>,
     addresses: &[u8],
     (from, to): (IpAddr, IpAddr),
-) -> Result<Body, Unreadable> {
+) -> Result<Body, FrameError> {
     let start = datagram.start;
-    let whole = bytes.get(datagram).ok_or(Unreadable::Other)?;
-    let head = whole.get(..UDP).ok_or(Unreadable::Other)?;
+    let whole = bytes.get(datagram).ok_or(FrameError::Other)?;
+    let head = whole.get(..UDP).ok_or(FrameError::Other)?;
     let len = usize::from(u16::from_be_bytes([head[4], head[5]]));
-    let octets = whole.get(..len).filter(|octets| octets.len() >= UDP).ok_or(Unreadable::Other)?;
+    let udp_bytes =
+        whole.get(..len).filter(|udp_bytes| udp_bytes.len() >= UDP).ok_or(FrameError::Other)?;
     let checksum = u16::from_ne_bytes([head[6], head[7]]);
-    let pseudo = sum(addresses) + pseudo_rest(len);
-    // IPv4 allows none.
+    let pseudo = sum(addresses) + pseudo_tail(len);
+    // IPv4 permits a missing checksum.
     let none = checksum == 0 && from.is_ipv4();
-    if !none && fold(pseudo + sum(octets)) != 0xffff && fold(pseudo) != checksum {
-        return Err(Unreadable::Checksum);
+    if !none && fold(pseudo + sum(udp_bytes)) != 0xffff && fold(pseudo) != checksum {
+        return Err(FrameError::Checksum);
     }
     let port = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
     Ok(Body::Udp {
@@ -155,7 +163,8 @@ fn udp(
     })
 }
 
-/// The address with the number of its interface, if it is of one link only: as sockets show it.
+/// Returns a link-local address with the index of its interface, as sockets show it; others
+/// unchanged.
 pub fn scoped(address: SocketAddr, interface: u32) -> SocketAddr {
     match address {
         SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => {
@@ -165,21 +174,25 @@ pub fn scoped(address: SocketAddr, interface: u32) -> SocketAddr {
     }
 }
 
-/// What stands before each datagram to one peer.
+/// Headers of the datagrams to one peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heads {
-    octets: ArrayVec<u8, HEADS_MAX>,
-    /// Sum of what the checksum of a datagram covers and no datagram changes.
+    template: ArrayVec<u8, HEADS_MAX>,
+    /// Sum of the constant part of the UDP checksum.
     pseudo: u64,
-    /// Likewise of the IPv4 header.
+    /// Sum of the constant part of the IPv4 header's checksum.
     header: u64,
 }
 
 impl Heads {
-    /// From one address to another of its kind. `None` when they are not.
-    pub fn new((own, peer): (Mac, Mac), source: SocketAddr, destination: SocketAddr) -> Option<Self> {
-        let mut octets = ArrayVec::new();
-        let mut push = |part: &[u8]| octets.try_extend_from_slice(part).ok();
+    /// Returns the headers between two addresses. `None` if they are of different families.
+    pub fn new(
+        (own, peer): (Mac, Mac),
+        source: SocketAddr,
+        destination: SocketAddr,
+    ) -> Option<Self> {
+        let mut template = ArrayVec::new();
+        let mut push = |part: &[u8]| template.try_extend_from_slice(part).ok();
         push(&peer.0)?;
         push(&own.0)?;
         let addresses = match (source.ip(), destination.ip()) {
@@ -202,22 +215,23 @@ impl Heads {
         let ports = [source.port().to_be_bytes(), destination.port().to_be_bytes()].concat();
         push(&ports)?;
         push(&[0; 4])?;
-        let header = sum(&octets[ETHERNET..octets.len() - UDP]);
-        Some(Heads { pseudo: addresses + sum(&ports), header, octets })
+        let header = sum(&template[ETHERNET..template.len() - UDP]);
+        Some(Heads { pseudo: addresses + sum(&ports), header, template })
     }
 
-    /// Octets of IP's and UDP's headers.
+    /// Returns the bytes of the IP and UDP headers.
     pub const fn ip_len(&self) -> usize {
-        self.octets.len() - ETHERNET
+        self.template.len() - ETHERNET
     }
 
-    /// Writes a datagram of two parts; `id` tells IPv4's fragments of one from those of another. Octets written, or `None` when it does not fit.
+    /// Writes a datagram with a payload in two parts into `frame`; `id` is the IPv4 identification.
+    /// Returns the bytes written. `None` if they don't fit.
     #[inline]
     pub fn write(&self, parts: [&[u8]; 2], id: u16, frame: &mut [u8]) -> Option<usize> {
-        let start = self.octets.len();
+        let start = self.template.len();
         let (first, second) = (start + parts[0].len(), start + parts[0].len() + parts[1].len());
         let frame = frame.get_mut(..second)?;
-        frame[..start].copy_from_slice(&self.octets);
+        frame[..start].copy_from_slice(&self.template);
         frame[start..first].copy_from_slice(parts[0]);
         frame[first..].copy_from_slice(parts[1]);
         let len = UDP + second - start;
@@ -230,16 +244,20 @@ impl Heads {
             let id = id.to_be_bytes();
             frame[ETHERNET + 2..ETHERNET + 4].copy_from_slice(&whole);
             frame[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&id);
-            let header =
-                self.header + u64::from(u16::from_ne_bytes(whole)) + u64::from(u16::from_ne_bytes(id));
+            let header = self.header
+                + u64::from(u16::from_ne_bytes(whole))
+                + u64::from(u16::from_ne_bytes(id));
             frame[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&(!fold(header)).to_ne_bytes());
         } else {
             frame[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&wire);
         }
         // The length counts twice: in the pseudo header and in UDP's own.
-        let sum = self.pseudo + pseudo_rest(len) + u64::from(u16::from_ne_bytes(wire)) + sum(&frame[start..]);
+        let sum = self.pseudo
+            + pseudo_tail(len)
+            + u64::from(u16::from_ne_bytes(wire))
+            + sum(&frame[start..]);
         let checksum = match !fold(sum) {
-            // "None" is written so.
+            // 0 means "no checksum", so it is written as its complement.
             0 => 0xffff,
             checksum => checksum,
         };
@@ -248,12 +266,13 @@ impl Heads {
     }
 }
 
-/// Length and protocol in the pseudo header.
-fn pseudo_rest(len: usize) -> u64 {
+/// Returns the sum of length and protocol in the pseudo header.
+fn pseudo_tail(len: usize) -> u64 {
     u64::from((len as u16).to_be()) + u64::from(u16::from(PROTOCOL_UDP).to_be())
 }
 
-/// Sum of 16-bit words in this machine's order, which is as good as the wire's: only its octets are looked at.
+/// Returns the sum of 16-bit words in this machine's byte order, which folds to the same bytes as
+/// in network order.
 #[inline]
 fn sum(bytes: &[u8]) -> u64 {
     let mut words = bytes.chunks_exact(4);
@@ -262,8 +281,8 @@ fn sum(bytes: &[u8]) -> u64 {
         sum += u64::from(u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
     }
     let mut last = [0; 4];
-    let rest = words.remainder();
-    last[..rest.len()].copy_from_slice(rest);
+    let tail = words.remainder();
+    last[..tail.len()].copy_from_slice(tail);
     sum + u64::from(u32::from_ne_bytes(last))
 }
 
@@ -275,9 +294,9 @@ const fn fold(sum: u64) -> u16 {
     ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Result<u16, Unreadable> {
-    let octets = bytes.get(at..at + 2).and_then(|octets| octets.try_into().ok());
-    octets.map(u16::from_be_bytes).ok_or(Unreadable::Other)
+fn u16_at(bytes: &[u8], at: usize) -> Result<u16, FrameError> {
+    let pair = bytes.get(at..at + 2).and_then(|pair| pair.try_into().ok());
+    pair.map(u16::from_be_bytes).ok_or(FrameError::Other)
 }
 
 #[cfg(test)]
@@ -297,19 +316,22 @@ mod tests {
     fn written(at: usize, payload: &[u8]) -> Vec<u8> {
         let (source, destination) = pair(PAIRS[at]);
         let mut frame = vec![0xff; 2048];
-        let middle = payload.len() / 3;
+        let split = payload.len() / 3;
         let heads = Heads::new((OWN, PEER), source, destination).unwrap();
-        let len = heads.write([&payload[..middle], &payload[middle..]], 0xabcd, &mut frame).unwrap();
+        let len = heads.write([&payload[..split], &payload[split..]], 0xabcd, &mut frame).unwrap();
         frame.truncate(len);
         frame
     }
 
     #[test]
-    fn a_known_datagram() {
-        // As a system wrote it: 10.0.0.1:6363 to 10.0.0.2:6363, "ndn", identification 1.
-        let heads =
-            Heads::new((OWN, PEER), "10.0.0.1:6363".parse().unwrap(), "10.0.0.2:6363".parse().unwrap())
-                .unwrap();
+    fn datagram_equals_known_bytes() {
+        // As a kernel wrote it: 10.0.0.1:6363 to 10.0.0.2:6363, "ndn", identification 1.
+        let heads = Heads::new(
+            (OWN, PEER),
+            "10.0.0.1:6363".parse().unwrap(),
+            "10.0.0.2:6363".parse().unwrap(),
+        )
+        .unwrap();
         let mut frame = [0; 64];
         let len = heads.write([b"nd", b"n"], 1, &mut frame).unwrap();
         assert_eq!(len, 14 + 20 + 8 + 3);
@@ -317,13 +339,13 @@ mod tests {
         // By hand: 4500+001f+0001+4011+0a00+0001+0a00+0002 = 9934, so 66cb.
         assert_eq!(frame[24..26], [0x66, 0xcb]);
         assert_eq!(frame[34..40], [0x18, 0xdb, 0x18, 0xdb, 0, 11]);
-        assert_eq!(read(&frame[..len]).map(|seen| seen.source), Ok(OWN));
+        assert_eq!(read(&frame[..len]).map(|parsed| parsed.source), Ok(OWN));
         assert_eq!(heads.ip_len(), 28);
         assert!(heads.write([b"nd", b"n"], 1, &mut frame[..44]).is_none(), "no room");
     }
 
     #[test]
-    fn tags_are_read() {
+    fn vlan_tags_are_parsed() {
         let plain = written(0, b"payload");
         let tagged = |tags: &[(u16, u16)]| {
             let mut frame = plain[..12].to_vec();
@@ -332,54 +354,55 @@ mod tests {
                 frame.extend_from_slice(&tag.to_be_bytes());
             }
             frame.extend_from_slice(&plain[12..]);
-            read(&frame).map(|seen| (seen.vlan, seen.double))
+            read(&frame).map(|parsed| (parsed.vlan, parsed.double))
         };
         assert_eq!(tagged(&[]), Ok((None, false)));
         assert_eq!(tagged(&[(0x8100, 0xa000)]), Ok((None, false)), "a priority");
         assert_eq!(tagged(&[(0x8100, 0xa064)]), Ok((Some(100), false)));
         assert_eq!(tagged(&[(0x88a8, 7), (0x8100, 9)]), Ok((Some(7), true)));
-        assert_eq!(tagged(&[(0x88a8, 7), (0x8100, 9), (0x8100, 9)]), Err(Unreadable::Other));
+        assert_eq!(tagged(&[(0x88a8, 7), (0x8100, 9), (0x8100, 9)]), Err(FrameError::Other));
     }
 
     #[test]
-    fn ndn_without_ip() {
+    fn ndn_over_ethernet_is_parsed() {
         let frame = [&PEER.0[..], &OWN.0, &[0x86, 0x24], &[5, 0, 0, 0]].concat();
-        let seen = read(&frame).unwrap();
-        assert_eq!((seen.destination, seen.source, seen.body), (PEER, OWN, Body::Ndn(14)));
+        let parsed = read(&frame).unwrap();
+        assert_eq!((parsed.destination, parsed.source, parsed.body), (PEER, OWN, Body::Ndn(14)));
     }
 
     #[test]
-    fn fragments_and_others_are_not_read() {
+    fn fragments_and_other_protocols_are_rejected() {
         let with = |at: usize, value: u8| {
             let mut frame = written(0, b"payload");
             frame[at] = value;
             read(&frame)
         };
-        assert_eq!(with(20, 0x20), Err(Unreadable::Other), "more fragments");
-        assert_eq!(with(23, 6), Err(Unreadable::Other), "TCP");
-        assert_eq!(with(14, 0x44), Err(Unreadable::Other), "a header of four words");
-        assert_eq!(with(12, 0x09), Err(Unreadable::Other), "another EtherType");
-        assert_eq!(with(22, 63), Err(Unreadable::Checksum), "of the IPv4 header");
-        assert_eq!(with(38, 0xff), Err(Unreadable::Other), "UDP longer than IP");
+        assert_eq!(with(20, 0x20), Err(FrameError::Other), "more fragments");
+        assert_eq!(with(23, 6), Err(FrameError::Other), "TCP");
+        assert_eq!(with(14, 0x44), Err(FrameError::Other), "a header of four words");
+        assert_eq!(with(12, 0x09), Err(FrameError::Other), "another EtherType");
+        assert_eq!(with(22, 63), Err(FrameError::Checksum), "of the IPv4 header");
+        assert_eq!(with(38, 0xff), Err(FrameError::Other), "UDP longer than IP");
     }
 
     #[test]
-    fn a_sum_that_a_device_was_to_complete_is_taken() {
+    fn partial_checksum_is_accepted() {
         for (at, udp) in [(0, 34), (1, 54)] {
             let mut frame = written(at, b"payload");
             let len = (frame.len() - udp) as u16;
             let addresses = if at == 0 { 26..34 } else { 22..54 };
-            let partial = fold(sum(&frame[addresses]) + u64::from(len.to_be()) + u64::from(17u16.to_be()));
+            let partial =
+                fold(sum(&frame[addresses]) + u64::from(len.to_be()) + u64::from(17u16.to_be()));
             frame[udp + 6..udp + 8].copy_from_slice(&partial.to_ne_bytes());
             assert!(read(&frame).is_ok());
-            // None at all is allowed by IPv4 only.
+            // A missing checksum is permitted by IPv4 only.
             frame[udp + 6..udp + 8].fill(0);
             assert_eq!(read(&frame).is_ok(), at == 0);
         }
     }
 
     #[test]
-    fn link_local_peers_have_a_scope() {
+    fn link_local_address_gets_scope() {
         let scope = |address: &str| scoped(address.parse().unwrap(), 7).to_string();
         assert_eq!(scope("[fe80::1]:5"), "[fe80::1%7]:5");
         assert_eq!(
@@ -390,28 +413,29 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(at in 0usize..2, payload in proptest::collection::vec(any::<u8>(), 0..1400), flip in any::<usize>(), bit in 0u8..8) {
+        fn written_frame_parses_and_bit_flip_is_detected(at in 0usize..2, payload in proptest::collection::vec(any::<u8>(), 0..1400), flip in any::<usize>(), bit in 0u8..8) {
             let mut frame = written(at, &payload);
             let (source, destination) = pair(PAIRS[at]);
-            let seen = read(&frame).unwrap();
-            prop_assert_eq!((seen.destination, seen.source, seen.vlan, seen.double), (PEER, OWN, None, false));
+            let parsed = read(&frame).unwrap();
+            prop_assert_eq!((parsed.destination, parsed.source, parsed.vlan, parsed.double), (PEER, OWN, None, false));
             let start = frame.len() - payload.len();
-            prop_assert_eq!(&seen.body, &Body::Udp { source, destination, payload: start..frame.len() });
+            prop_assert_eq!(&parsed.body, &Body::Udp { source, destination, payload: start..frame.len() });
             prop_assert_eq!(&frame[start..], &payload[..]);
-            // Any flipped bit behind Ethernet is seen, but where IPv6 says how, not what: class, label, hops.
-            let place = 14 + flip % (frame.len() - 14);
-            let unsummed = at == 1 && (place < 18 || place == 21);
-            frame[place] ^= 1 << bit;
-            prop_assert!(unsummed || read(&frame) != Ok(seen), "octet {}", place);
+            // Any flipped bit after Ethernet is detected, except in fields of IPv6 without
+            // checksum: class, label, hop limit.
+            let position = 14 + flip % (frame.len() - 14);
+            let unsummed = at == 1 && (position < 18 || position == 21);
+            frame[position] ^= 1 << bit;
+            prop_assert!(unsummed || read(&frame) != Ok(parsed), "byte {}", position);
         }
 
         #[test]
-        fn any_octets(bytes in proptest::collection::vec(any::<u8>(), 0..200), at in 0usize..2, keep in 0usize..80) {
+        fn any_bytes_parse_within_bounds(bytes in proptest::collection::vec(any::<u8>(), 0..200), at in 0usize..2, keep in 0usize..80) {
             let mut frame = written(at, b"x");
             frame.truncate(keep);
             frame.extend_from_slice(&bytes);
             for frame in [&frame, &bytes] {
-                if let Ok(Seen { body: Body::Udp { payload, .. }, .. }) = read(frame) {
+                if let Ok(ParsedFrame { body: Body::Udp { payload, .. }, .. }) = read(frame) {
                     prop_assert!(payload.end <= frame.len());
                 }
             }

@@ -1,19 +1,26 @@
-//! The AF_XDP sockets of one queue, two a shard: rings shared with the kernel, and the memory that their frames lie in.
+//! The AF_XDP sockets of one queue, two per shard: the rings shared with the kernel, and the memory
+//! of their frames (UMEM).
 //!
 //! ```text
-//!  fill ──▶ kernel ──▶ rx, one a shard           each frame for receiving is in fill, with the kernel, in an rx, or taken here
-//!  tx, one a shard ──▶ kernel ──▶ completion     each frame for sending has its shard: it is free there, in tx, with the kernel, in completion, or sent
+//!  fill ──▶ kernel ──▶ rx, one per shard
+//!      a receive frame is in fill, with the kernel, in an rx, or in `received`
+//!  tx, one per shard ──▶ kernel ──▶ completion
+//!      a send frame belongs to a shard: in `free`, in tx, with the kernel, or in completion
 //! ```
 //!
-//! A shard receives by one socket and sends by another. By epoll it is in the first one's list of waiters at all times, and the kernel goes through
-//! that list for each frame that has left: at the second nobody waits.
+//! A shard receives by one socket and sends by another. The receiving one is always registered with
+//! epoll, and the kernel would walk its waiters for each frame sent; the sending one has none.
 //!
-//! Fill and completion ring a queue has once, and they have one user at a time: who uses them holds a lock that is only ever tried. A shard that
-//! finds it taken keeps what it would hand back, and tries again in its next turn, or a moment later where its shard would sleep: nobody waits for anybody.
-//! A shard's rx has room for its own part of the frames, so one that nobody reads keeps none from the others.
+//! A queue has one fill and one completion ring, for one user at a time: a lock that is only ever
+//! tried. A shard that finds it locked keeps the frames it would return, and tries again in its
+//! next loop iteration, or a moment later if it would sleep: no shard waits for another. A shard's
+//! rx has space for its own share of frames, so one that is not read does not starve the others.
 //!
-//! A ring is written by one side and read by the other; each side moves one of two counters. The calls are rustix's; here is what is done in the
-//! shared memory, and nowhere else in this module's folder is `unsafe` (decision 0024).
+//! Each ring is written by one side and read by the other; each side advances one of two counters.
+//! The system calls are rustix's; the accesses to shared memory are here, the only `unsafe` in this
+//! folder (decision 0024).
+//!
+//! Invariant: every frame is in exactly one place, and only its holder reads or writes it.
 
 #![allow(unsafe_code)]
 
@@ -23,38 +30,44 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use rustix::net::sockopt;
 use rustix::net::xdp::{
-    SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
-    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpDescOptions, XdpOptionsFlags,
-    XdpRingFlags, XdpRingOffset, XdpUmemReg, XdpUmemRegFlags,
+    SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem, XDP_PGOFF_RX_RING,
+    XDP_PGOFF_TX_RING, XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpDesc,
+    XdpDescOptions, XdpOptionsFlags, XdpRingFlags, XdpRingOffset, XdpUmemReg, XdpUmemRegFlags,
 };
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-/// What the kernel keeps free before each received frame.
+/// Bytes that the kernel keeps free before each received frame.
 const HEADROOM: usize = 256;
+/// Bytes of a huge page.
 const HUGE_PAGE: usize = 2 << 20;
-/// Calls in which the kernel is asked to send what is in the ring: in copy mode it takes 32 frames a call.
+/// Send calls per kick: in copy mode the kernel sends 32 frames per call.
 const KICKS_MAX: usize = 256;
-/// Frames that a thread may have taken without handing them back.
-const TAKEN_MAX: usize = 512;
+/// Received frames that a thread may hold without returning them.
+const RECEIVED_MAX: usize = 512;
 
-/// How many frames the threads of a queue have, and how long they are.
+/// Number and size of the frames of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// For what each receives; a power of two.
+    /// Receive frames per thread; a power of two.
     pub received: u32,
-    /// For what each sends; a power of two.
+    /// Send frames per thread; a power of two.
     pub sent: u32,
-    /// Octets of one: 2048 or 4096.
+    /// Bytes of one frame: 2048 or 4096.
     pub frame: u32,
-    /// Threads that receive and send by the queue.
+    /// Threads that use the queue.
     pub threads: u32,
 }
 
 impl Sizes {
-    /// For frames of up to so many octets; `None` when none are so long.
-    pub const fn for_frames(len_max: usize, received: u32, sent: u32, threads: u32) -> Option<Self> {
+    /// Returns the sizes for frames of up to `len_max` bytes. `None` if that is too long.
+    pub const fn for_frames(
+        len_max: usize,
+        received: u32,
+        sent: u32,
+        threads: u32,
+    ) -> Option<Self> {
         match len_max + HEADROOM {
             0..=2048 => Some(Sizes { received, sent, frame: 2048, threads }),
             2049..=4096 => Some(Sizes { received, sent, frame: 4096, threads }),
@@ -62,12 +75,12 @@ impl Sizes {
         }
     }
 
-    /// Frames for receiving, which come first.
+    /// Returns the number of receive frames, which come first in memory.
     const fn all_received(self) -> u32 {
         self.received * self.threads
     }
 
-    /// Frames for sending.
+    /// Returns the number of send frames.
     const fn all_sent(self) -> u32 {
         self.sent * self.threads
     }
@@ -76,54 +89,56 @@ impl Sizes {
         (self.all_received() + self.all_sent()) as usize * self.frame as usize
     }
 
-    /// Where a frame is.
-    const fn place(self, frame: u32) -> u64 {
+    /// Returns the offset of a frame.
+    const fn offset_of(self, frame: u32) -> u64 {
         frame as u64 * self.frame as u64
     }
 
-    /// Where the frame is that has this octet.
+    /// Returns the offset of the frame that contains this offset.
     const fn start(self, address: u64) -> u64 {
         address & !(self.frame as u64 - 1)
     }
 
-    /// Frames that a thread sends from.
+    /// Returns the send frames of a thread.
     const fn frames_of(self, thread: u32) -> core::ops::Range<u32> {
         let first = self.all_received() + thread * self.sent;
         first..first + self.sent
     }
 
-    /// Which thread sends from the frame there.
+    /// Returns the thread that sends from the frame at this offset. `None` for receive frames.
     const fn sender(self, address: u64) -> Option<usize> {
         let frame = address / self.frame as u64;
         match frame.checked_sub(self.all_received() as u64) {
-            Some(of_sent) => Some((of_sent / self.sent as u64) as usize),
+            Some(send_index) => Some((send_index / self.sent as u64) as usize),
             None => None,
         }
     }
 }
 
-/// Memory that is given back when this is dropped.
+/// Mapped memory, unmapped on drop.
 #[derive(Debug)]
 struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: it says where memory is, and that stays so whichever thread looks. Who touches which frame there is the rings' to say: a frame is in one
-// place at a time, and only who has it there reads or writes it.
+// SAFETY: the value is only an address, the same for every thread. Which thread accesses which
+// frame is decided by the rings: a frame is in one place at a time, and only its holder reads or
+// writes it.
 unsafe impl Send for Mapping {}
 
 // SAFETY: as above; nothing of it is changed while it is shared.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// For frames: in huge pages where there are any.
+    /// Maps memory for frames, in huge pages if available.
     fn of_frames(len: usize) -> Result<Self, Errno> {
         let whole = len.next_multiple_of(HUGE_PAGE);
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
         let map = |len, flags| {
-            // SAFETY: new memory, at a place that the kernel chooses: nothing that exists is touched.
+            // SAFETY: new memory, at an address that the kernel chooses: nothing that exists is
+            // touched.
             let start = unsafe { mmap_anonymous(ptr::null_mut(), len, rights, flags) }?;
             Ok(Mapping { start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)?, len })
         };
@@ -135,35 +150,44 @@ impl Mapping {
         })
     }
 
-    fn of_ring(socket: &OwnedFd, len: usize, which: u64) -> Result<Self, Errno> {
+    fn of_ring(socket: &OwnedFd, len: usize, page_offset: u64) -> Result<Self, Errno> {
         let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses the place, so nothing that exists is touched.
+        // SAFETY: the kernel chooses the address, so nothing that exists is touched.
         let start = unsafe {
-            mmap(ptr::null_mut(), len, rights, MapFlags::SHARED | MapFlags::POPULATE, socket, which)
+            mmap(
+                ptr::null_mut(),
+                len,
+                rights,
+                MapFlags::SHARED | MapFlags::POPULATE,
+                socket,
+                page_offset,
+            )
         }?;
         Ok(Mapping { start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)?, len })
     }
 
-    /// A place in it for a `T`.
+    /// Returns a pointer to a `T` at an offset.
     fn at<T>(&self, offset: u64) -> Result<NonNull<T>, Errno> {
         let offset = usize::try_from(offset).map_err(|_| Errno::INVAL)?;
         let fits = offset.checked_add(size_of::<T>()).is_some_and(|end| end <= self.len);
         if !fits || offset % align_of::<T>() != 0 {
             return Err(Errno::INVAL);
         }
-        // SAFETY: within the mapping, as was just seen; a mapping starts at a page, so the place is aligned as its offset is.
+        // SAFETY: within the mapping, as checked above; a mapping starts at a page, so the address
+        // is aligned as its offset is.
         Ok(unsafe { self.start.add(offset) }.cast())
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by this type, with this length, and whoever holds a pointer into it holds this value too.
+        // SAFETY: mapped by this type, with this length; every holder of a pointer into it holds
+        // this value too.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 
-/// One ring, whichever side writes it.
+/// One ring, for either direction.
 #[derive(Debug)]
 struct Ring<T> {
     producer: NonNull<AtomicU32>,
@@ -171,18 +195,24 @@ struct Ring<T> {
     flags: Option<NonNull<AtomicU32>>,
     entries: NonNull<T>,
     size: u32,
-    /// Our counter, ahead of what the kernel was told of it.
-    ours: u32,
-    /// The kernel's, as last seen.
-    theirs: u32,
-    /// Keeps the above alive.
+    /// Own counter, ahead of what was published to the kernel.
+    own_counter: u32,
+    /// The kernel's counter, as last read.
+    kernel_counter: u32,
+    /// Keeps the memory of the pointers mapped.
     _mapping: Mapping,
 }
 
 impl<T: Copy> Ring<T> {
-    fn new(socket: &OwnedFd, which: u64, size: u32, offsets: XdpRingOffset) -> Result<Self, Errno> {
-        let len = usize::try_from(offsets.desc).map_err(|_| Errno::INVAL)? + size as usize * size_of::<T>();
-        let mapping = Mapping::of_ring(socket, len, which)?;
+    fn new(
+        socket: &OwnedFd,
+        page_offset: u64,
+        size: u32,
+        offsets: XdpRingOffset,
+    ) -> Result<Self, Errno> {
+        let len = usize::try_from(offsets.desc).map_err(|_| Errno::INVAL)?
+            + size as usize * size_of::<T>();
+        let mapping = Mapping::of_ring(socket, len, page_offset)?;
         Ok(Ring {
             producer: mapping.at(offsets.producer)?,
             consumer: mapping.at(offsets.consumer)?,
@@ -190,108 +220,119 @@ impl<T: Copy> Ring<T> {
             // The last entry ends where the mapping does.
             entries: mapping.at(offsets.desc)?,
             size,
-            ours: 0,
-            theirs: 0,
+            own_counter: 0,
+            kernel_counter: 0,
             _mapping: mapping,
         })
     }
 
-    const fn place(&self) -> NonNull<T> {
+    /// Returns the entry at the own counter.
+    const fn entry(&self) -> NonNull<T> {
         // SAFETY: the mask keeps it below the number of entries, which are all in the mapping.
-        unsafe { self.entries.add((self.ours & (self.size - 1)) as usize) }
+        unsafe { self.entries.add((self.own_counter & (self.size - 1)) as usize) }
     }
 
-    /// A ring that we write: entries there is room for.
-    fn room(&mut self) -> u32 {
-        let room = self.size - self.ours.wrapping_sub(self.theirs);
-        if room > 0 {
-            return room;
+    /// Written ring: returns the number of free entries.
+    fn free_slots(&mut self) -> u32 {
+        let free = self.size - self.own_counter.wrapping_sub(self.kernel_counter);
+        if free > 0 {
+            return free;
         }
-        // SAFETY: in the mapping, and only touched as an atomic, by the kernel too. What it has read is free: acquire.
-        self.theirs = unsafe { self.consumer.as_ref() }.load(Ordering::Acquire);
-        self.size - self.ours.wrapping_sub(self.theirs)
+        // SAFETY: in the mapping, and only accessed as an atomic, by the kernel too. Entries
+        // that it has read are free: acquire.
+        self.kernel_counter = unsafe { self.consumer.as_ref() }.load(Ordering::Acquire);
+        self.size - self.own_counter.wrapping_sub(self.kernel_counter)
     }
 
-    /// Writes where there is room, for the kernel to see once it is published.
+    /// Writes an entry, which the kernel sees once it is published.
     fn write(&mut self, entry: T) {
-        debug_assert!(self.ours.wrapping_sub(self.theirs) < self.size, "no room");
-        // SAFETY: a valid place, which the kernel does not read before our counter has passed it.
-        unsafe { self.place().write(entry) };
-        self.ours = self.ours.wrapping_add(1);
+        debug_assert!(
+            self.own_counter.wrapping_sub(self.kernel_counter) < self.size,
+            "the ring is full"
+        );
+        // SAFETY: a valid entry, which the kernel does not read before our counter has passed it.
+        unsafe { self.entry().write(entry) };
+        self.own_counter = self.own_counter.wrapping_add(1);
     }
 
+    /// Makes written entries visible to the kernel.
     fn publish(&mut self) {
-        // SAFETY: as in `room`. The entries before the counter: release.
-        unsafe { self.producer.as_ref() }.store(self.ours, Ordering::Release);
+        // SAFETY: as in `free_slots`. The entries before the counter: release.
+        unsafe { self.producer.as_ref() }.store(self.own_counter, Ordering::Release);
     }
 
-    /// A ring that we write: true while the kernel has not read all of it.
+    /// Written ring: returns whether the kernel has not read all of it.
     fn is_behind(&mut self) -> bool {
-        // SAFETY: as in `room`.
-        self.theirs = unsafe { self.consumer.as_ref() }.load(Ordering::Acquire);
-        self.theirs != self.ours
+        // SAFETY: as in `free_slots`.
+        self.kernel_counter = unsafe { self.consumer.as_ref() }.load(Ordering::Acquire);
+        self.kernel_counter != self.own_counter
     }
 
-    /// A ring that we read: entries there are.
+    /// Read ring: returns the number of entries.
     fn available(&mut self) -> u32 {
-        // SAFETY: as in `room`. The entries behind the counter: acquire.
-        self.theirs = unsafe { self.producer.as_ref() }.load(Ordering::Acquire);
-        self.theirs.wrapping_sub(self.ours).min(self.size)
+        // SAFETY: as in `free_slots`. The entries behind the counter: acquire.
+        self.kernel_counter = unsafe { self.producer.as_ref() }.load(Ordering::Acquire);
+        self.kernel_counter.wrapping_sub(self.own_counter).min(self.size)
     }
 
-    /// The first of those that are available.
+    /// Returns the first available entry.
     const fn peek(&self) -> T {
-        // SAFETY: a valid place, which the kernel has written, and does not write again before our counter has passed it and it was told so.
-        unsafe { self.place().read() }
+        // SAFETY: a valid entry, which the kernel has written, and does not write again before our
+        // counter has passed it and was published.
+        unsafe { self.entry().read() }
     }
 
-    /// On to the next.
+    /// Advances to the next entry.
     const fn skip(&mut self) {
-        self.ours = self.ours.wrapping_add(1);
+        self.own_counter = self.own_counter.wrapping_add(1);
     }
 
+    /// Returns read entries to the kernel.
     fn release(&mut self) {
-        // SAFETY: as in `room`. What was read before the counter: release.
-        unsafe { self.consumer.as_ref() }.store(self.ours, Ordering::Release);
+        // SAFETY: as in `free_slots`. What was read before the counter: release.
+        unsafe { self.consumer.as_ref() }.store(self.own_counter, Ordering::Release);
     }
 
-    fn wants_a_call(&self) -> bool {
+    /// Returns whether the kernel needs a system call to continue with this ring.
+    fn needs_wakeup(&self) -> bool {
         let wakeup = XdpRingFlags::XDP_RING_NEED_WAKEUP.bits();
-        // SAFETY: as in `room`.
-        self.flags.is_none_or(|flags| unsafe { flags.as_ref() }.load(Ordering::Relaxed) & wakeup != 0)
+        // SAFETY: as in `free_slots`.
+        self.flags
+            .is_none_or(|flags| unsafe { flags.as_ref() }.load(Ordering::Relaxed) & wakeup != 0)
     }
 }
 
-// SAFETY: the pointers are into the mapping that the value owns, and no other thread has them; the kernel does not care which thread it is.
+// SAFETY: the pointers are into the mapping that the value owns, and no other thread has them; the
+// kernel does not depend on the thread.
 unsafe impl<T: Send> Send for Ring<T> {}
 
-/// What the threads of a queue share.
+/// State shared by the threads of a queue.
 #[derive(Debug)]
 struct Queue {
-    rings: Mutex<Common>,
+    rings: Mutex<SharedRings>,
     sizes: Sizes,
-    /// After the rings: while those are there the kernel may write to it.
+    /// Dropped after the rings: while they exist, the kernel may write to it.
     frames: Mapping,
 }
 
-/// What one thread of a queue uses at a time.
+/// Rings that one thread of a queue uses at a time.
 #[derive(Debug)]
-struct Common {
+struct SharedRings {
     fill: Ring<u64>,
     completion: Ring<u64>,
-    /// Frames that were sent, by the thread whose they are, until that takes them back.
+    /// Sent frames by thread, until it takes them back.
     sent: Box<[Vec<u64>]>,
 }
 
-impl Common {
-    /// Gives each thread back what it has sent.
+impl SharedRings {
+    /// Sorts sent frames by the thread that they belong to.
     fn reap(&mut self, sizes: Sizes) {
         let count = self.completion.available();
         for _ in 0..count {
             let addr = self.completion.peek();
             self.completion.skip();
             let sent = sizes.sender(addr).and_then(|thread| self.sent.get_mut(thread));
-            // Only what was ours to send.
+            // Offsets that are not send frames are ignored.
             if let Some(sent) = sent.filter(|sent| sent.len() < sent.capacity()) {
                 sent.push(sizes.start(addr));
             }
@@ -303,7 +344,8 @@ impl Common {
 }
 
 impl Queue {
-    /// Opens the rings and frames that belong to the first of the sockets; all frames for receiving are in the fill ring.
+    /// Opens the shared rings and the frames, on the first socket; all receive frames are put into
+    /// the fill ring.
     fn open(socket: &OwnedFd, sizes: Sizes) -> Result<Self, Errno> {
         let frames = Mapping::of_frames(sizes.bytes())?;
         let registration = XdpUmemReg {
@@ -322,33 +364,33 @@ impl Queue {
         let offsets = sockopt::xdp_mmap_offsets(socket)?;
         let mut fill = Ring::new(socket, XDP_UMEM_PGOFF_FILL_RING, received, offsets.fr)?;
         let completion = Ring::new(socket, XDP_UMEM_PGOFF_COMPLETION_RING, sent, offsets.cr)?;
-        (0..sizes.all_received()).for_each(|frame| fill.write(sizes.place(frame)));
+        (0..sizes.all_received()).for_each(|frame| fill.write(sizes.offset_of(frame)));
         fill.publish();
         let sent = (0..sizes.threads).map(|_| Vec::with_capacity(sizes.sent as usize)).collect();
-        Ok(Queue { rings: Mutex::new(Common { fill, completion, sent }), sizes, frames })
+        Ok(Queue { rings: Mutex::new(SharedRings { fill, completion, sent }), sizes, frames })
     }
 
-    /// To use what is shared; nothing while another does.
-    fn rings(&self) -> Option<MutexGuard<'_, Common>> {
+    /// Locks the shared rings. `None` if another thread holds them.
+    fn rings(&self) -> Option<MutexGuard<'_, SharedRings>> {
         match self.rings.try_lock() {
             Ok(rings) => Some(rings),
-            // Whoever ended in there by a bug was between two frames: at worst one is missing.
+            // A thread that panicked with the lock was between two frames: at worst one is missing.
             Err(TryLockError::Poisoned(rings)) => Some(rings.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 }
 
-/// What one thread receives and sends by, of a queue of an interface.
+/// The sockets of one thread on one queue of an interface.
 #[derive(Debug)]
 pub struct Xsk {
     rx: Ring<XdpDesc>,
     tx: Ring<XdpDesc>,
-    /// Frames that were received and are to go round again.
-    taken: Vec<u64>,
-    /// Frames that nothing is to be sent from: their places.
+    /// Received frames to return to the fill ring.
+    received: Vec<u64>,
+    /// Offsets of free send frames.
     free: Vec<u64>,
-    /// Which of the queue's it is.
+    /// Index of the thread.
     number: usize,
     zero_copy: bool,
     receiver: Arc<OwnedFd>,
@@ -357,19 +399,20 @@ pub struct Xsk {
 }
 
 impl Xsk {
-    /// Opens the sockets of a queue, for as many threads as `sizes` says. Frames come once an XDP program sends them here. Without `copy`
-    /// the driver's own way is tried first: it then writes to our frames and sends from them.
+    /// Opens the sockets of a queue, for `sizes.threads` threads. Frames arrive once an XDP program
+    /// sends them here. Without `copy`, zero-copy mode is tried first: the driver then accesses the
+    /// frames itself.
     ///
     /// # Errors
-    /// `PERM` without CAP_NET_RAW; `NOBUFS` when the limit of locked memory is too low; `BUSY` when the queue has a socket; `INVAL` when there is no
-    /// such queue.
+    /// `PERM` without CAP_NET_RAW; `NOBUFS` if the limit on locked memory is too low; `BUSY` if the
+    /// queue has a socket; `INVAL` if there is no such queue.
     pub fn open(interface: u32, queue: u32, sizes: Sizes, copy: bool) -> Result<Vec<Self>, Errno> {
         let mut opened: Vec<Self> = Vec::with_capacity(sizes.threads as usize);
         for number in 0..sizes.threads {
             let (sender, receiver) = (new_socket()?, new_socket()?);
             let first = opened.first();
             let shared = match first {
-                // Frames belong to a socket that sends: drivers of older kernels need that.
+                // The UMEM belongs to a sending socket: drivers of older kernels require that.
                 None => Arc::new(Queue::open(&sender, sizes)?),
                 Some(first) => Arc::clone(&first.queue),
             };
@@ -387,8 +430,8 @@ impl Xsk {
             opened.push(Xsk {
                 rx,
                 tx,
-                taken: Vec::with_capacity(TAKEN_MAX),
-                free: sizes.frames_of(number).map(|frame| sizes.place(frame)).collect(),
+                received: Vec::with_capacity(RECEIVED_MAX),
+                free: sizes.frames_of(number).map(|frame| sizes.offset_of(frame)).collect(),
                 number: number as usize,
                 zero_copy: options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY),
                 receiver: Arc::new(receiver),
@@ -399,80 +442,87 @@ impl Xsk {
         Ok(opened)
     }
 
-    /// The driver uses our frames; else the kernel copies.
+    /// Returns whether the driver uses the frames itself; else the kernel copies.
     pub const fn is_zero_copy(&self) -> bool {
         self.zero_copy
     }
 
-    /// Shows up to `max` received frames, as long as `each` takes them: what it says false to is shown again. Whether there may be more; whether
-    /// more than half of all frames waited. To be followed by [`settle`](Self::settle) before the thread sleeps.
-    pub fn receive(&mut self, max: u32, mut each: impl FnMut(&[u8]) -> bool) -> (bool, bool) {
+    /// Passes up to `max` received frames to `on_frame`; one that it returns false for is passed
+    /// again later. Returns whether there may be more, and whether more than half of all frames
+    /// were waiting. Call [`return_frames`](Self::return_frames) before the thread sleeps.
+    pub fn receive(&mut self, max: u32, mut on_frame: impl FnMut(&[u8]) -> bool) -> (bool, bool) {
         let sizes = self.queue.sizes;
         let available = self.rx.available();
-        let room = (TAKEN_MAX - self.taken.len()) as u32;
+        let capacity = (RECEIVED_MAX - self.received.len()) as u32;
         let mut count = 0;
-        while count < available.min(max).min(room) {
+        while count < available.min(max).min(capacity) {
             let frame = self.rx.peek();
             let (start, len) = (frame.addr as usize, frame.len as usize);
             if start.checked_add(len).is_some_and(|end| end <= self.queue.frames.len) {
-                // SAFETY: within the mapping, as was just seen. The frame came by this thread's ring, so no other thread has it, and the kernel does not
-                // write to it before it is in the fill ring again.
-                let octets =
-                    unsafe { core::slice::from_raw_parts(self.queue.frames.start.as_ptr().add(start), len) };
-                if !each(octets) {
+                // SAFETY: within the mapping, as checked above. The frame came by this thread's
+                // ring, so no other thread has it, and the kernel does not write to it before it is
+                // in the fill ring again.
+                let bytes = unsafe {
+                    core::slice::from_raw_parts(self.queue.frames.start.as_ptr().add(start), len)
+                };
+                if !on_frame(bytes) {
                     break;
                 }
             }
             self.rx.skip();
             count += 1;
-            self.taken.push(sizes.start(frame.addr));
+            self.received.push(sizes.start(frame.addr));
         }
         if count > 0 {
             self.rx.release();
         }
-        self.settle();
+        self.return_frames();
         (count < available, available > sizes.received / 2)
     }
 
-    /// Hands back frames that were received; false when another thread hinders it at this moment: then other threads may lack them until it is called
-    /// again.
+    /// Returns received frames to the kernel. Returns false if another thread holds the ring: until
+    /// the next call, other threads may lack these frames.
     #[inline]
-    pub fn settle(&mut self) -> bool {
-        self.taken.is_empty() || self.hand_back()
+    pub fn return_frames(&mut self) -> bool {
+        self.received.is_empty() || self.try_return_frames()
     }
 
-    fn hand_back(&mut self) -> bool {
+    fn try_return_frames(&mut self) -> bool {
         let Some(mut rings) = self.queue.rings() else { return false };
-        for addr in self.taken.drain(..) {
-            // As many frames go round as the fill ring has entries, or fewer.
-            if rings.fill.room() > 0 {
+        for addr in self.received.drain(..) {
+            // There are at most as many frames as entries of the fill ring.
+            if rings.fill.free_slots() > 0 {
                 rings.fill.write(addr);
             }
         }
         rings.fill.publish();
-        let wants_a_call = rings.fill.wants_a_call();
+        let needs_wakeup = rings.fill.needs_wakeup();
         drop(rings);
-        if wants_a_call {
+        if needs_wakeup {
             let _ = rustix::net::recv(&*self.receiver, &mut [0u8; 0], RecvFlags::DONTWAIT);
         }
         true
     }
 
-    /// Puts a frame into the ring, as `write` makes it: it is given the room there is, and says how much it took, or `None`. False when there is no
-    /// frame free. [`kick`](Self::kick) sends.
+    /// Puts a frame into the ring: `write` fills it and returns its length, or `None` to skip it.
+    /// Returns false if no frame is free. [`kick`](Self::kick) sends.
     pub fn put(&mut self, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool {
         if self.free.is_empty() {
             self.reap();
         }
-        if self.tx.room() == 0 {
+        if self.tx.free_slots() == 0 {
             return false;
         }
         let Some(addr) = self.free.pop() else { return false };
         let len = self.queue.sizes.frame as usize;
-        // SAFETY: a whole frame of the mapping. It is this thread's to send from and in no ring, so the kernel and other threads leave it alone, and
-        // nothing else here points at it.
+        // SAFETY: a whole frame of the mapping. It is one of this thread's send frames and in no
+        // ring, so the kernel and other threads don't access it, and no other pointer here refers
+        // to it.
         let frame = unsafe {
-            core::slice::from_raw_parts_mut(self.queue.frames.start.as_ptr().add(addr as usize), len)
+            core::slice::from_raw_parts_mut(
+                self.queue.frames.start.as_ptr().add(addr as usize),
+                len,
+            )
         };
         match write(frame) {
             Some(taken) => {
@@ -484,21 +534,21 @@ impl Xsk {
         true
     }
 
-    /// Sends what is in the ring.
+    /// Sends the frames in the ring.
     ///
     /// # Errors
-    /// `NETDOWN`, `NXIO`, `NODEV`: the interface is down or gone; what is in the ring stays there.
+    /// `NETDOWN`, `NXIO`, `NODEV`: the interface is down or removed; the frames stay in the ring.
     pub fn kick(&mut self) -> Result<(), Errno> {
         self.tx.publish();
         for _ in 0..KICKS_MAX {
-            // Where the kernel copies it does so in the call, whatever the ring says.
-            if !self.tx.is_behind() || self.zero_copy && !self.tx.wants_a_call() {
+            // In copy mode the kernel sends during the call, whatever the ring's flag.
+            if !self.tx.is_behind() || self.zero_copy && !self.tx.needs_wakeup() {
                 break;
             }
             match rustix::net::send(&self.sender, &[], SendFlags::DONTWAIT) {
-                // The driver was woken, and sends all there is when it comes to it.
+                // The driver was woken, and will send all frames.
                 Ok(_) if self.zero_copy => break,
-                // The kernel took as many as it takes at once.
+                // The kernel took as many as it takes in one call.
                 Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(Errno::BUSY | Errno::NOBUFS) => self.reap(),
                 Err(errno) => return Err(errno),
@@ -508,7 +558,8 @@ impl Xsk {
         Ok(())
     }
 
-    /// Takes back frames that were sent, unless another thread hinders it. The completion ring has room for all frames, so nothing waits for this.
+    /// Takes back sent frames, unless another thread holds the ring. The completion ring has space
+    /// for all frames, so nothing depends on this.
     fn reap(&mut self) {
         if let Some(mut rings) = self.queue.rings() {
             rings.reap(self.queue.sizes);
@@ -516,25 +567,25 @@ impl Xsk {
         }
     }
 
-    /// The socket that receives, to be asked what it [lost] by whoever does not receive from it.
+    /// Returns the receiving socket, for its [`lost`] counter.
     pub fn receiver(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.receiver)
     }
 }
 
-/// Binds a socket to a queue, with the frames and in the mode of one that is bound to it.
+/// Binds a socket to a queue, sharing frames and mode with a bound one.
 fn join(socket: &OwnedFd, bound: &OwnedFd, interface: u32, queue: u32) -> Result<(), Errno> {
     let addr = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_SHARED_UMEM, interface, queue);
     rustix::net::bind(socket, &SocketAddrXdpWithSharedUmem { addr, shared_umem_fd: bound.as_fd() })
 }
 
-/// The ring of a socket that receives only.
+/// Opens the ring of a socket that only receives.
 fn receive_ring(socket: &OwnedFd, sizes: Sizes) -> Result<Ring<XdpDesc>, Errno> {
     sockopt::set_xdp_rx_ring_size(socket, sizes.received)?;
     Ring::new(socket, XDP_PGOFF_RX_RING, sizes.received, sockopt::xdp_mmap_offsets(socket)?.rx)
 }
 
-/// The ring of a socket that sends only.
+/// Opens the ring of a socket that only sends.
 fn send_ring(socket: &OwnedFd, sizes: Sizes) -> Result<Ring<XdpDesc>, Errno> {
     sockopt::set_xdp_tx_ring_size(socket, sizes.sent)?;
     Ring::new(socket, XDP_PGOFF_TX_RING, sizes.sent, sockopt::xdp_mmap_offsets(socket)?.tx)
@@ -545,13 +596,14 @@ fn new_socket() -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
 }
 
-/// Frames that were lost at a socket: no room in its ring or none free, or longer than a frame.
+/// Returns the frames lost at a socket: its ring was full, no frame was free, or longer than a
+/// frame.
 pub fn lost(socket: &impl AsFd) -> u64 {
     let seen = sockopt::xdp_statistics(socket).ok();
     seen.map_or(0, |seen| seen.rx_dropped + seen.rx_ring_full.unwrap_or(0))
 }
 
-/// To wait for frames, and to have them brought.
+/// The receiving socket, for epoll and for the XDP program.
 impl AsFd for Xsk {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.receiver.as_fd()
@@ -563,7 +615,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_as_long_as_they_have_to_be() {
+    fn frame_size_is_smallest_that_fits() {
         let of = |len| Sizes::for_frames(len, 64, 64, 1).map(|sizes| sizes.frame);
         assert_eq!(
             (of(1518), of(1792), of(1793), of(3840), of(3841)),
@@ -572,11 +624,11 @@ mod tests {
     }
 
     #[test]
-    fn each_frame_for_sending_has_its_thread() {
+    fn send_frame_belongs_to_its_thread() {
         let sizes = Sizes { received: 64, sent: 16, frame: 4096, threads: 3 };
         assert_eq!(sizes.bytes(), (3 * 64 + 3 * 16) * 4096);
         let senders = |frames: core::ops::Range<u32>| {
-            frames.map(|frame| sizes.sender(sizes.place(frame) + 77)).collect::<Vec<_>>()
+            frames.map(|frame| sizes.sender(sizes.offset_of(frame) + 77)).collect::<Vec<_>>()
         };
         assert_eq!(senders(0..3 * 64), vec![None; 3 * 64]);
         for thread in 0..3 {
@@ -586,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_opened_leaves_nothing_behind() {
+    fn open_on_missing_interface_fails() {
         let sizes = Sizes { received: 64, sent: 64, frame: 2048, threads: 2 };
         for interface in [0, u32::MAX >> 1] {
             let errno = Xsk::open(interface, 0, sizes, true).expect_err("no such interface");

@@ -1,13 +1,15 @@
-//! The way to a UDP peer, as the kernel has it: by which interface, from which address, over which neighbour. ARP and neighbour discovery stay the
-//! kernel's: what has no entry is sent by an ordinary socket, which makes the kernel ask; its answer is told here.
+//! Routes to UDP peers, read from the kernel: interface, source address and neighbour. ARP and
+//! neighbour discovery stay in the kernel: a datagram to an unknown neighbour is sent by an
+//! ordinary socket, which makes the kernel resolve it and report the result here.
 //!
-//! An entry that the kernel has not heard confirmed for a while ("stale") is used on, but what is sent next goes by the socket once, which makes
-//! the kernel ask the neighbour again: one that has got another card, or is gone, would not be noticed otherwise.
+//! A neighbour that was not confirmed recently ("stale") is still used, but the next datagram goes
+//! by the socket once, which makes the kernel probe it again: otherwise a new card or a vanished
+//! neighbour would not be noticed.
 
 use crate::error::FaceError;
-use crate::interfaces::netlink::{self, News, Route};
+use crate::interfaces::netlink::{self, Event, Route};
 use crate::interfaces::{netlink_socket, receive};
-use crate::mac::Mac;
+use nw_link::Mac;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::net::netlink::SocketAddrNetlink;
@@ -18,34 +20,34 @@ use std::os::fd::OwnedFd;
 /// RTMGRP_NEIGH, RTMGRP_IPV4_ROUTE, RTMGRP_IPV4_RULE, RTMGRP_IPV6_ROUTE.
 const GROUPS: u32 = 0x4 | 0x40 | 0x80 | 0x400;
 const RECEIVE_LEN: usize = 64 << 10;
-/// Calls before others get their turn.
+/// Reads per loop iteration.
 const RECEIVES_PER_TURN: usize = 32;
-/// Neighbours of peers that are remembered; beyond them peers are sent to by sockets.
+/// Neighbours remembered at most; peers beyond them are served by sockets.
 const NEIGHBOURS_MAX: usize = 16_384;
 
-/// A neighbour that may be: its place here, for as long as this lives.
+/// Index of a neighbour, resolved or not, valid as long as its [`Routes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour(u32);
 
 #[derive(Debug, Default)]
 struct Entry {
     mac: Option<Mac>,
-    /// Counts changes of `mac`.
+    /// Version of `mac`.
     version: u32,
-    /// The kernel is to be made to ask.
-    ask: bool,
+    /// The kernel must be made to probe it.
+    probe: bool,
 }
 
 /// Routes and neighbours of this machine.
 #[derive(Debug)]
 pub struct Routes {
-    /// Readable when something has changed.
+    /// Readable after changes.
     pub socket: OwnedFd,
-    /// For questions.
-    questions: OwnedFd,
+    /// Socket for requests.
+    requests: OwnedFd,
     entries: Vec<Entry>,
-    places: HashMap<(u32, IpAddr), Neighbour>,
-    /// Counts changes of routes.
+    neighbours: HashMap<(u32, IpAddr), Neighbour>,
+    /// Version of all routes.
     generation: u32,
     buffer: Vec<u8>,
 }
@@ -54,14 +56,14 @@ impl Routes {
     /// Subscribes to changes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the netlink socket.
     pub fn watch() -> Result<Self, FaceError> {
         let make = || {
             Ok(Routes {
                 socket: netlink_socket(GROUPS)?,
-                questions: netlink_socket(0)?,
+                requests: netlink_socket(0)?,
                 entries: Vec::new(),
-                places: HashMap::new(),
+                neighbours: HashMap::new(),
                 generation: 0,
                 buffer: vec![0; RECEIVE_LEN],
             })
@@ -69,43 +71,44 @@ impl Routes {
         make().map_err(FaceError::system("watch", "routes and neighbours"))
     }
 
-    /// Changes whenever a route may be another one than before.
+    /// Returns the version of all routes; it changes whenever a route may have changed.
     pub const fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// The way to an address, if it is one by a neighbour: the interface, the address to send from, the neighbour.
-    pub fn way(&mut self, to: IpAddr, scope: u32) -> Option<(u32, IpAddr, Neighbour)> {
+    /// Returns interface index, source address and neighbour of the route to an address. `None` if
+    /// it is not reached by a neighbour.
+    pub fn next_hop(&mut self, to: IpAddr, scope: u32) -> Option<(u32, IpAddr, Neighbour)> {
         let route = self.route(to, scope).ok()??;
-        let place = self.place(route.interface, route.gateway.unwrap_or(to))?;
-        Some((route.interface, route.source?, place))
+        let neighbour = self.neighbour(route.interface, route.gateway.unwrap_or(to))?;
+        Some((route.interface, route.source?, neighbour))
     }
 
-    /// A neighbour's address, and a number that is another one when that is; nothing when there is none, or the kernel is to be made to ask: then
-    /// what is sent now goes by a socket.
+    /// Returns a neighbour's Ethernet address and its version. `None` if it is unknown, or once if
+    /// the kernel must be made to probe it: then the datagram goes by a socket.
     pub fn mac(&mut self, neighbour: Neighbour) -> Option<(Mac, u32)> {
         let entry = self.entries.get_mut(neighbour.0 as usize)?;
-        if core::mem::take(&mut entry.ask) {
+        if core::mem::take(&mut entry.probe) {
             return None;
         }
         Some((entry.mac?, entry.version))
     }
 
-    /// Takes in what the kernel tells. What is left makes epoll say so again.
+    /// Processes the kernel's events. Epoll reports the socket again if some are left.
     ///
     /// # Errors
-    /// When the kernel can't be asked any more.
-    pub fn take_news(&mut self) -> Result<(), Errno> {
+    /// If the kernel can't be read any more.
+    pub fn process_events(&mut self) -> Result<(), Errno> {
         for _ in 0..RECEIVES_PER_TURN {
             match receive(&self.socket, &mut self.buffer) {
-                Ok(len) => self.take_in(len),
+                Ok(len) => self.apply_events(len),
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
-                // More was told than there was room for.
+                // Events were lost: read all neighbours again.
                 Err(Errno::NOBUFS) => {
                     self.generation = self.generation.wrapping_add(1);
-                    self.entries.iter_mut().for_each(Entry::forget);
-                    self.ask_for_neighbours()?;
+                    self.entries.iter_mut().for_each(Entry::clear);
+                    self.read_neighbours()?;
                 }
                 Err(errno) => return Err(errno),
             }
@@ -113,90 +116,95 @@ impl Routes {
         Ok(())
     }
 
-    fn take_in(&mut self, len: usize) {
+    fn apply_events(&mut self, len: usize) {
         let buffer = core::mem::take(&mut self.buffer);
-        netlink::news(&buffer[..len]).for_each(|news| self.apply(news));
+        netlink::events(&buffer[..len]).for_each(|event| self.apply(event));
         self.buffer = buffer;
     }
 
-    fn apply(&mut self, news: News) {
-        match news {
-            // Those of others than peers don't matter here.
-            News::Neighbour { interface, address, mac, stale } => {
-                if let Some(place) = self.places.get(&(interface, address)) {
-                    self.entries[place.0 as usize].become_of(mac, stale);
+    fn apply(&mut self, event: Event) {
+        match event {
+            // Neighbours that are not peers don't matter here.
+            Event::Neighbour { interface, address, mac, stale } => {
+                if let Some(neighbour) = self.neighbours.get(&(interface, address)) {
+                    self.entries[neighbour.0 as usize].set(mac, stale);
                 }
             }
-            News::Route(_) => self.generation = self.generation.wrapping_add(1),
+            Event::Route(_) => self.generation = self.generation.wrapping_add(1),
             _ => {}
         }
     }
 
-    fn place(&mut self, interface: u32, address: IpAddr) -> Option<Neighbour> {
-        if let Some(place) = self.places.get(&(interface, address)) {
-            return Some(*place);
+    fn neighbour(&mut self, interface: u32, address: IpAddr) -> Option<Neighbour> {
+        if let Some(neighbour) = self.neighbours.get(&(interface, address)) {
+            return Some(*neighbour);
         }
         if self.entries.len() >= NEIGHBOURS_MAX {
             return None;
         }
-        let place = Neighbour(self.entries.len() as u32);
+        let neighbour = Neighbour(self.entries.len() as u32);
         self.entries.push(Entry::default());
-        self.places.insert((interface, address), place);
-        // What comes to be known later is told without being asked for.
-        if self.ask(&netlink::neighbour_request(address, interface)).is_ok()
-            && let Ok(len) = receive(&self.questions, &mut self.buffer)
+        self.neighbours.insert((interface, address), neighbour);
+        // Later changes are reported without a request.
+        if self.send_request(&netlink::neighbour_request(address, interface)).is_ok()
+            && let Ok(len) = receive(&self.requests, &mut self.buffer)
         {
-            self.take_in(len);
+            self.apply_events(len);
         }
-        Some(place)
+        Some(neighbour)
     }
 
-    fn ask_for_neighbours(&mut self) -> Result<(), Errno> {
-        self.ask(&netlink::request(netlink::RTM_GETNEIGH))?;
+    fn read_neighbours(&mut self) -> Result<(), Errno> {
+        self.send_request(&netlink::request(netlink::RTM_GETNEIGH))?;
         loop {
-            let len = match receive(&self.questions, &mut self.buffer) {
+            let len = match receive(&self.requests, &mut self.buffer) {
                 Err(Errno::INTR) => continue,
                 received => received?,
             };
-            for news in netlink::news(&self.buffer[..len]).collect::<Vec<_>>() {
-                match news {
-                    News::Done => return Ok(()),
-                    News::Refused(code) => return Err(Errno::from_raw_os_error(code)),
-                    news => self.apply(news),
+            for event in netlink::events(&self.buffer[..len]).collect::<Vec<_>>() {
+                match event {
+                    Event::Done => return Ok(()),
+                    Event::Refused(code) => return Err(Errno::from_raw_os_error(code)),
+                    event => self.apply(event),
                 }
             }
         }
     }
 
     fn route(&mut self, to: IpAddr, scope: u32) -> Result<Option<Route>, Errno> {
-        self.ask(&netlink::route_request(to, scope))?;
-        // The kernel answers while it is asked.
-        let len = receive(&self.questions, &mut self.buffer)?;
-        Ok(netlink::news(&self.buffer[..len]).find_map(|news| match news {
-            News::Route(route) => route,
+        self.send_request(&netlink::route_request(to, scope))?;
+        // The kernel replies during the request.
+        let len = receive(&self.requests, &mut self.buffer)?;
+        Ok(netlink::events(&self.buffer[..len]).find_map(|event| match event {
+            Event::Route(route) => route,
             _ => None,
         }))
     }
 
-    fn ask(&mut self, question: &[u8]) -> Result<(), Errno> {
-        // What an earlier question left behind would be taken for the answer.
-        while receive(&self.questions, &mut self.buffer).is_ok() {}
-        rustix::net::sendto(&self.questions, question, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+    fn send_request(&mut self, request: &[u8]) -> Result<(), Errno> {
+        // Left-over replies to an earlier request would be taken for this one's.
+        while receive(&self.requests, &mut self.buffer).is_ok() {}
+        rustix::net::sendto(
+            &self.requests,
+            request,
+            SendFlags::empty(),
+            &SocketAddrNetlink::new(0, 0),
+        )?;
         Ok(())
     }
 }
 
 impl Entry {
-    fn become_of(&mut self, mac: Option<Mac>, stale: bool) {
+    fn set(&mut self, mac: Option<Mac>, stale: bool) {
         if self.mac != mac {
             self.mac = mac;
             self.version = self.version.wrapping_add(1);
         }
-        self.ask = stale && mac.is_some();
+        self.probe = stale && mac.is_some();
     }
 
-    fn forget(&mut self) {
-        self.become_of(None, false);
+    fn clear(&mut self) {
+        self.set(None, false);
     }
 }
 
@@ -205,39 +213,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_has_no_neighbours_on_the_way() {
+    fn loopback_route_has_no_neighbour() {
         let mut routes = Routes::watch().unwrap();
-        let way = routes.way("127.0.0.1".parse().unwrap(), 0);
-        assert!(way.is_none(), "a way to this machine itself: {way:?}");
+        let hop = routes.next_hop("127.0.0.1".parse().unwrap(), 0);
+        assert!(hop.is_none(), "a route to this machine itself: {hop:?}");
     }
 
     #[test]
-    fn a_stale_neighbour_is_asked_once() {
+    fn stale_neighbour_is_probed_once() {
         let mut routes = Routes::watch().unwrap();
         let address = "192.0.2.77".parse().unwrap();
-        let place = routes.place(99, address).unwrap();
-        assert_eq!(routes.mac(place), None, "nothing is known yet");
-        let (one, other) = (Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]));
-        let tell = |routes: &mut Routes, mac, stale| {
-            routes.apply(News::Neighbour { interface: 99, address, mac, stale });
+        let neighbour = routes.neighbour(99, address).unwrap();
+        assert_eq!(routes.mac(neighbour), None, "nothing is known yet");
+        let (old, new) = (Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]));
+        let report = |routes: &mut Routes, mac, stale| {
+            routes.apply(Event::Neighbour { interface: 99, address, mac, stale });
         };
-        tell(&mut routes, Some(one), false);
-        let first = routes.mac(place).unwrap();
-        assert_eq!(first.0, one);
-        tell(&mut routes, Some(one), true);
-        assert_eq!(routes.mac(place), None, "by the socket, once");
+        report(&mut routes, Some(old), false);
+        let first = routes.mac(neighbour).unwrap();
+        assert_eq!(first.0, old);
+        report(&mut routes, Some(old), true);
+        assert_eq!(routes.mac(neighbour), None, "by the socket, once");
         assert_eq!(
-            routes.mac(place),
+            routes.mac(neighbour),
             Some(first),
             "the same as before, until the kernel says something else"
         );
-        tell(&mut routes, Some(other), false);
-        let second = routes.mac(place).unwrap();
-        assert!(second.0 == other && second.1 != first.1);
-        tell(&mut routes, None, false);
-        assert_eq!(routes.mac(place), None);
+        report(&mut routes, Some(new), false);
+        let second = routes.mac(neighbour).unwrap();
+        assert!(second.0 == new && second.1 != first.1);
+        report(&mut routes, None, false);
+        assert_eq!(routes.mac(neighbour), None);
         let generation = routes.generation();
-        routes.apply(News::Route(None));
+        routes.apply(Event::Route(None));
         assert_ne!(routes.generation(), generation);
     }
 }

@@ -1,9 +1,9 @@
-//! A host for tests: faces, a pool, an epoll, and what came out.
+//! A host for tests: faces, a pool, an epoll instance, and what was received.
 
 #![allow(dead_code)] // each test file uses a part
 
 use nw_element_api::{Kind, Packet, Pool};
-use nw_faces::{FaceEvent, FaceId, Faces, FacesConfig, Instant};
+use nw_faces::{FaceEvent, FaceId, Faces, FacesConfig, Timestamp};
 use nw_name::HashKey;
 use nw_name::tlv::push_tlv;
 use rustix::event::epoll;
@@ -15,9 +15,9 @@ pub struct Host {
     pub faces: Faces,
     pub pool: Pool,
     pub events: Vec<FaceEvent>,
-    /// Network packets received: by which face, what, their bytes.
+    /// Network packets received: face, kind, bytes.
     pub received: Vec<(FaceId, Kind, Vec<u8>)>,
-    /// Marks received.
+    /// Congestion marks received.
     pub marked: usize,
     epoll: OwnedFd,
     batch: Vec<Packet>,
@@ -42,17 +42,18 @@ impl Host {
         }
     }
 
-    pub fn now(&self) -> Instant {
-        Instant::from_nanos(self.start.elapsed().as_nanos() as u64).plus_millis(self.skipped_ms)
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.start.elapsed().as_nanos() as u64).plus_millis(self.skipped_ms)
     }
 
-    /// One turn of the loop, waiting at most so long; how many sockets were ready.
+    /// Runs one iteration of the loop, waiting at most `wait_ms`. Returns how many sockets were
+    /// ready.
     pub fn turn(&mut self, wait_ms: u64) -> usize {
         self.faces.flush(&mut self.pool);
         let mut ready = [const { core::mem::MaybeUninit::uninit() }; 64];
         let timeout = rustix::time::Timespec::try_from(Duration::from_millis(wait_ms)).unwrap();
         let (ready, _) = match epoll::wait(&self.epoll, &mut ready, Some(&timeout)) {
-            // The process was stopped and goes on.
+            // The process was stopped and continued.
             Err(Errno::INTR) => return 0,
             waited => waited.unwrap(),
         };
@@ -61,17 +62,17 @@ impl Host {
             let (token, flags) = (event.data.u64(), event.flags);
             assert!(Faces::owns(token));
             self.faces.on_ready(now, token, flags, &mut self.pool, &mut self.batch);
-            self.take_in();
+            self.receive_packet();
         }
         let count = ready.len();
         self.faces.tick(now, &mut self.pool);
         self.faces.flush(&mut self.pool);
-        self.take_in();
+        self.receive_packet();
         count
     }
 
     /// Takes events and packets.
-    pub fn take_in(&mut self) {
+    pub fn receive_packet(&mut self) {
         self.events.extend(self.faces.events());
         self.faces.take_last_packets(&mut self.batch);
         for packet in self.batch.drain(..) {
@@ -82,7 +83,7 @@ impl Host {
         }
     }
 
-    /// Turns until a condition holds.
+    /// Iterates until a condition holds.
     pub fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Host) -> bool) {
         let end = Clock::now() + Duration::from_secs(10);
         while !holds(self) {
@@ -114,20 +115,20 @@ impl Host {
         ids.collect()
     }
 
-    /// Nothing is held for packets that are gone.
+    /// Checks that no memory is held for released packets.
     pub fn check_pool(&self) {
         assert_eq!(self.pool.packets_in_use(), 0);
     }
 }
 
-/// An Interest for `/name`.
+/// Returns an Interest for `/name`.
 pub fn interest(name: &str) -> Vec<u8> {
     let mut body = name_of(name);
     push_tlv(10, &[1, 2, 3, 4], &mut body);
     wrap(5, &body)
 }
 
-/// A Data `/name` of about `len` octets of content.
+/// Returns a Data `/name` of about `len` bytes of content.
 pub fn data(name: &str, len: usize) -> Vec<u8> {
     let mut body = name_of(name);
     push_tlv(21, &vec![7; len], &mut body);

@@ -1,163 +1,168 @@
-//! Runs a graph: packets in, packets out, as the fused plane takes and gives them. Pure: no socket, no clock.
+//! Runs a graph, with the same interface as the fused plane: decoded packets in, packets with an
+//! egress face out. Pure: no socket, no clock.
 //!
-//! A batch goes through in three passes. Elements to which only faces lead take all of it first; then every packet asks for the memory that it will
-//! need where it usually goes; then each goes its way alone to its end, the first one first. So an element sees packets in the very order in which the
-//! fused plane shows them to it, and the same packets leave.
+//! A batch is processed in three passes. First, the elements that only faces lead to (the
+//! pre-stages) process all of it. Then memory is prefetched for every packet along its usual path.
+//! Then each packet is run to its end, in order of arrival. So an element sees packets in the same
+//! order as in the fused plane, and the same packets leave.
 //!
-//! Where no element of a graph remembers Interests, replies find back by *return labels*: the face that an Interest came by is put before its token as it
-//! leaves, and taken off what comes back. An element needs to know nothing of it.
+//! If no element of a graph tracks pending Interests, replies find their way by *return labels*:
+//! the ingress face of an Interest is prepended to its PIT token when it leaves, and taken off the
+//! reply. Elements are not involved.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `wiring.rs` | connections as numbers |
 //! | `label.rs` | return labels |
-//! | `change.rs` | another graph while packets flow |
+//! | `transition.rs` | replacing the graph while packets flow |
 
-mod change;
 mod label;
+mod transition;
 mod wiring;
 
-pub use change::{ChangeOrder, Changed};
+pub use transition::{ChangeMode, ChangeSummary};
 
-use crate::model::{Graph, Place};
-use change::Changing;
-use nw_element_api::decode::{read_names, read_or_drop};
-use nw_element_api::parameters::{Making, ParameterError};
+use crate::model::{Graph, Position};
+use nw_element_api::decode::{resolve_name_or_drop, resolve_names};
+use nw_element_api::parameters::{BuildContext, ParameterError};
 use nw_element_api::{
-    AnyElement, Cause, Context, DropCounters, Element, Erased, FaceId, FaceInfo, Instant, Kind, Lent,
-    PREFETCH_STAGES_MAX, Packet, Parameters, Peer, Pool, Runs, Work,
+    AnyElement, Context, DropCause, DropCounters, Element, Erased, ErasedContext, FaceId, FaceInfo,
+    Kind, OffloadTask, PREFETCH_STAGES_MAX, Packet, Parameters, Peer, Pool, TaggedBatch, Timestamp,
 };
 use nw_elements::catalogue::Entry;
 use nw_name::HashKey;
 use std::any::Any;
 use std::vec::Drain;
-use wiring::{Site, Target, What, Wiring};
+use transition::Transition;
+use wiring::{Destination, InputPort, Link, Wiring};
 
-/// Packets that ask for memory together.
+/// Packets per batch: memory is prefetched for all of them before the first is processed.
 pub const BATCH: usize = 64;
-/// Steps that one packet, and all that become of it, may take between elements.
+/// Steps that one packet and its copies may take between elements before it is dropped as looping.
 const STEPS_MAX: u32 = 4096;
 
-/// A parameter of an element that is not as it must be.
+/// An invalid parameter of an element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The element in the graph.
+    /// Name of the element in the graph.
     pub node: String,
-    /// Where that stands.
-    pub place: Place,
-    /// What is wrong.
+    /// Position of the element in the file.
+    pub position: Position,
+    /// The error.
     pub error: ParameterError,
 }
 
 /// An element of a running graph.
-struct Slot {
-    /// No other element of this engine ever has it.
+struct ElementSlot {
+    /// Unique number of this element in this engine; never reused.
     serial: u64,
     name: String,
     entry: &'static Entry,
     parameters: Parameters,
     element: Box<dyn AnyElement>,
-    /// By port: packets that entered, and that left, before the connections became what they are.
-    entered: Vec<u64>,
-    left: Vec<u64>,
+    /// Packets that entered, by input port, before the current wiring.
+    packets_in: Vec<u64>,
+    packets_out: Vec<u64>,
 }
 
-/// Work of an element for another thread; it goes back by [`Engine::finish_work`].
-pub struct Errand {
+/// A task of an element for another thread. Pass it back with [`Engine::complete_task`].
+pub struct OffloadJob {
     element: u64,
-    work: Box<dyn Work>,
+    work: Box<dyn OffloadTask>,
 }
 
-impl Errand {
-    /// Does it.
+impl OffloadJob {
+    /// Runs the task; may be called on any thread.
     pub fn run(&mut self) {
         self.work.run();
     }
 }
 
-/// What passed one port of an element.
+/// Packets counted at one port of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortCount<'a> {
-    /// The element in the graph.
+    /// Name of the element in the graph.
     pub node: &'a str,
-    /// True where packets leave.
+    /// True for an output port.
     pub is_out: bool,
-    /// The port.
+    /// Name of the port.
     pub port: &'static str,
-    /// Since the element is there.
+    /// Packets since the element was created.
     pub packets: u64,
 }
 
-/// See the module.
+/// A running graph: elements, wiring, counters. See the module documentation.
 pub struct Engine {
     key: HashKey,
     seed: u64,
     start_unix_ms: u64,
-    /// Elements made so far: each has a seed and a number of its own.
-    made: u64,
+    /// Elements created so far: gives each its own seed and serial number.
+    created_count: u64,
     graph: Graph,
-    /// Some are empty: what stood there was taken out.
-    slots: Vec<Option<Slot>>,
-    /// By node of the graph.
-    places: Vec<usize>,
+    /// Elements by slot; `None` after an element was removed.
+    slots: Vec<Option<ElementSlot>>,
+    /// By node of the graph: the index of its slot.
+    slot_of_node: Vec<usize>,
     wiring: Wiring,
-    faces: Faces,
+    faces: FaceTable,
     drops: DropCounters,
-    /// True while some element wants to be shown names that were read.
+    /// True while some element requires names to be decoded before it sees the packet.
     reads_names: bool,
-    /// Present while a change is not complete.
-    changing: Option<Box<Changing>>,
-    // Room used again by each packet.
-    entering: Vec<Packet>,
-    spare: Vec<Runs<u8>>,
-    batch: Runs<Target>,
-    stack: Vec<(Target, Packet)>,
-    left: Runs<u8>,
+    /// A change of the graph that is not complete.
+    transition: Option<Box<Transition>>,
+    // Buffers reused for each packet.
+    input_buffer: Vec<Packet>,
+    spare_runs: Vec<TaggedBatch<u8>>,
+    batch: TaggedBatch<Link>,
+    pending: Vec<(Link, Packet)>,
+    emitted: TaggedBatch<u8>,
     prefetch: bool,
 }
 
-/// Faces of the router, and which face of the graph each is.
+/// Faces of the router, and the face of the graph each belongs to.
 #[derive(Debug, Default)]
-struct Faces {
-    /// The face of the graph that is the default.
+struct FaceTable {
+    /// Index of the graph's default face.
     default: Option<usize>,
-    /// By face of the graph: the one that leads there, if it is one and is up.
-    of_graph: Vec<Option<FaceId>>,
-    /// All there are, with the face of the graph by whose name each was made.
-    known: Vec<(FaceId, FaceInfo, String)>,
-    /// Which peers are behind them, where that is known.
+    /// By face of the graph: the router's face that leads to its peer, while that is up. `None` for
+    /// listeners.
+    by_graph_face: Vec<Option<FaceId>>,
+    /// All faces, each with the name of its graph face.
+    attached: Vec<(FaceId, FaceInfo, String)>,
+    /// Peers of the faces, where known.
     peers: Vec<(FaceId, Peer)>,
 }
 
-impl Faces {
-    /// Where Interests go for which no element decided.
+impl FaceTable {
+    /// Returns the face for Interests without an egress face; [`FaceId::NONE`] if there is none.
     fn default_face(&self) -> FaceId {
-        self.default.and_then(|face| self.of_graph[face]).unwrap_or(FaceId::NONE)
+        self.default.and_then(|face| self.by_graph_face[face]).unwrap_or(FaceId::NONE)
     }
 }
 
 impl Engine {
-    /// Makes the elements of a graph that was found good. Faces are still to come. To elements it is 1970.
+    /// Builds the elements of a checked graph, without faces. The wall clock starts at 1970.
     ///
     /// # Errors
-    /// All that is wrong with parameters.
+    /// All invalid parameters.
     pub fn new(graph: &Graph, key: HashKey, seed: u64) -> Result<Self, Vec<Fault>> {
-        Engine::starting_at(graph, key, seed, 0)
+        Engine::with_start_time(graph, key, seed, 0)
     }
 
-    /// Takes a reading of the wall clock, for the elements there are and those that are made later.
-    pub fn wall_clock_set(&mut self, now: Instant, unix_ms: u64) {
+    /// Passes a wall clock reading to all elements, and keeps it for elements created later.
+    pub fn wall_clock_set(&mut self, now: Timestamp, unix_ms: u64) {
         self.start_unix_ms = unix_ms.saturating_sub(now.as_millis());
         for slot in self.slots.iter_mut().flatten() {
             slot.element.wall_clock_set(now, unix_ms);
         }
     }
 
-    /// As [`new`](Self::new), where the wall clock shows `start_unix_ms` at [`Instant::START`].
+    /// Like [`new`](Self::new), with the wall clock time at [`Timestamp::START`] in milliseconds
+    /// since 1970.
     ///
     /// # Errors
-    /// See there.
-    pub fn starting_at(
+    /// All invalid parameters.
+    pub fn with_start_time(
         graph: &Graph,
         key: HashKey,
         seed: u64,
@@ -167,51 +172,60 @@ impl Engine {
             key,
             seed,
             start_unix_ms,
-            made: 0,
+            created_count: 0,
             graph: Graph::default(),
             slots: Vec::new(),
-            places: Vec::new(),
+            slot_of_node: Vec::new(),
             wiring: Wiring::default(),
-            faces: Faces::default(),
+            faces: FaceTable::default(),
             drops: DropCounters::default(),
             reads_names: false,
-            changing: None,
-            entering: Vec::with_capacity(BATCH),
-            spare: Vec::new(),
-            batch: Runs::default(),
-            stack: Vec::new(),
-            left: Runs::default(),
+            transition: None,
+            input_buffer: Vec::with_capacity(BATCH),
+            spare_runs: Vec::new(),
+            batch: TaggedBatch::default(),
+            pending: Vec::new(),
+            emitted: TaggedBatch::default(),
             prefetch: true,
         };
         let mut pool = Pool::new(key, 1, 1);
-        let changed = engine.change(Instant::START, graph, ChangeOrder::Drop, &mut pool, &mut Vec::new())?;
-        if changed.not_in_effect.is_empty() { Ok(engine) } else { Err(changed.not_in_effect) }
+        let summary =
+            engine.change(Timestamp::START, graph, ChangeMode::Drop, &mut pool, &mut Vec::new())?;
+        if summary.rejected_parameters.is_empty() {
+            Ok(engine)
+        } else {
+            Err(summary.rejected_parameters)
+        }
     }
 
-    /// Turns asking for memory off: for measuring what it brings.
+    /// Turns prefetching on or off; off only to measure its effect.
     pub const fn set_prefetch(&mut self, prefetch: bool) {
         self.prefetch = prefetch;
     }
 
-    /// Tells of a face before its first packet: `of` is the face of the graph that leads there, or that it was accepted by (`is_accepted`).
+    /// Adds a face of the router; call it before the face's first packet. `graph_face` is the face
+    /// of the graph that leads to the peer, or whose listener accepted it (`is_accepted`).
     ///
-    /// Routes that name a face lead there from the next [`apply`](Self::apply) on.
-    pub fn add_face(&mut self, face: FaceId, info: FaceInfo, of: usize, is_accepted: bool) {
-        self.faces.known.push((face, info, self.graph.faces[of].name.clone()));
-        // Who connected first to a face for one is where that face leads.
-        if !is_accepted || self.graph.faces[of].is_single && self.faces.of_graph[of].is_none() {
-            self.faces.of_graph[of] = Some(face);
+    /// Routes that name the face take effect with the next [`apply`](Self::apply).
+    pub fn add_face(&mut self, face: FaceId, info: FaceInfo, graph_face: usize, is_accepted: bool) {
+        self.faces.attached.push((face, info, self.graph.faces[graph_face].name.clone()));
+        // For a listener with one peer at a time, packets go to the peer that connected first.
+        if !is_accepted
+            || self.graph.faces[graph_face].is_single_peer
+                && self.faces.by_graph_face[graph_face].is_none()
+        {
+            self.faces.by_graph_face[graph_face] = Some(face);
         }
-        self.wiring.open(face, of);
-        if let Some(changing) = &mut self.changing {
-            changing.open(face, of);
+        self.wiring.attach_face(face, graph_face);
+        if let Some(transition) = &mut self.transition {
+            transition.attach_face(face, graph_face);
         }
         for slot in self.slots.iter_mut().flatten() {
             slot.element.face_added(face, info);
         }
     }
 
-    /// Says which peer is behind a face that was added: see [`Element::set_peer`].
+    /// Sets the peer of a face that was added: see [`Element::set_peer`].
     pub fn set_peer(&mut self, face: FaceId, peer: Peer) {
         self.faces.peers.push((face, peer));
         for slot in self.slots.iter_mut().flatten() {
@@ -219,15 +233,19 @@ impl Engine {
         }
     }
 
-    /// Tells that a face is gone. Where it was the one of a face for a single peer, the next that waits there takes its place.
-    pub fn remove_face(&mut self, now: Instant, face: FaceId) {
-        self.faces.known.retain(|(known, ..)| *known != face);
+    /// Removes a face. If it was the peer of a single-peer listener, the next accepted face takes
+    /// its place.
+    pub fn remove_face(&mut self, now: Timestamp, face: FaceId) {
+        self.faces.attached.retain(|(known, ..)| *known != face);
         self.faces.peers.retain(|(known, _)| *known != face);
-        for (of, led) in self.graph.faces.iter().zip(&mut self.faces.of_graph) {
-            if *led == Some(face) {
-                let mut waiting =
-                    self.faces.known.iter().filter(|(_, _, name)| of.is_single && *name == of.name);
-                *led = waiting.next().map(|(next, ..)| *next);
+        for (declared, peer_face) in self.graph.faces.iter().zip(&mut self.faces.by_graph_face) {
+            if *peer_face == Some(face) {
+                let mut accepted = self
+                    .faces
+                    .attached
+                    .iter()
+                    .filter(|(_, _, name)| declared.is_single_peer && *name == declared.name);
+                *peer_face = accepted.next().map(|(next, ..)| *next);
             }
         }
         for slot in self.slots.iter_mut().flatten() {
@@ -235,11 +253,17 @@ impl Engine {
         }
     }
 
-    /// Gives all elements the parameters that may change while packets flow once more: after faces came or went that routes name.
+    /// Applies the live parameters of all elements again. Call it after faces that routes name were
+    /// added or removed.
     ///
     /// # Errors
-    /// All that is wrong with them.
-    pub fn apply(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>) -> Result<(), Vec<Fault>> {
+    /// All parameters that could not be applied; the others are in effect.
+    pub fn apply(
+        &mut self,
+        now: Timestamp,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+    ) -> Result<(), Vec<Fault>> {
         let mut faults = Vec::new();
         for node in 0..self.graph.nodes.len() {
             faults.extend(self.apply_to(now, node, pool, out));
@@ -247,153 +271,177 @@ impl Engine {
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
-    fn apply_to(&mut self, now: Instant, node: usize, pool: &mut Pool, out: &mut Vec<Packet>) -> Vec<Fault> {
-        let place = self.places[node];
-        let Some(slot) = &mut self.slots[place] else { return Vec::new() };
-        let (names, of_graph) = (&self.graph.faces, &self.faces.of_graph);
-        // A face that is not up yet is known, and leads nowhere.
+    fn apply_to(
+        &mut self,
+        now: Timestamp,
+        node: usize,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+    ) -> Vec<Fault> {
+        let index = self.slot_of_node[node];
+        let Some(slot) = &mut self.slots[index] else { return Vec::new() };
+        let (names, by_graph_face) = (&self.graph.faces, &self.faces.by_graph_face);
+        // A face that is not up yet is valid, but has no id.
         let face = |name: &str| {
             let at = names.iter().position(|face| face.name == name)?;
-            Some(of_graph[at].unwrap_or(FaceId::NONE))
+            Some(by_graph_face[at].unwrap_or(FaceId::NONE))
         };
-        let seed = self.seed.wrapping_add(place as u64);
-        let making = Making { key: self.key, seed, start_unix_ms: self.start_unix_ms, faces: &face };
-        let mut lent = Lent { pool: &mut *pool, out: &mut self.left, drops: &mut self.drops };
-        let applied = slot.entry.apply(slot.element.as_mut(), now, &making, &slot.parameters, &mut lent);
-        self.go_left(now, place, pool, out);
+        let seed = self.seed.wrapping_add(index as u64);
+        let context =
+            BuildContext { key: self.key, seed, start_unix_ms: self.start_unix_ms, faces: &face };
+        let mut ctx =
+            ErasedContext { pool: &mut *pool, out: &mut self.emitted, drops: &mut self.drops };
+        let applied =
+            slot.entry.apply(slot.element.as_mut(), now, &context, &slot.parameters, &mut ctx);
+        self.run_emitted(now, index, pool, out);
         let graph_node = &self.graph.nodes[node];
-        let fault = |error| Fault { node: graph_node.name.clone(), place: graph_node.place, error };
+        let fault =
+            |error| Fault { node: graph_node.name.clone(), position: graph_node.position, error };
         applied.err().into_iter().flatten().map(fault).collect()
     }
 
-    /// Takes decoded packets, all of them, in order; what leaves is appended to `out` with `meta.egress` set.
+    /// Processes all decoded packets in order. Appends packets that leave to `out`, with
+    /// `meta.egress` set.
     pub fn process(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         packets: &mut Vec<Packet>,
         pool: &mut Pool,
         out: &mut Vec<Packet>,
     ) {
-        if self.reads_names || self.changing.is_some() {
-            read_names(pool, packets, &mut self.drops);
+        if self.reads_names || self.transition.is_some() {
+            resolve_names(pool, packets, &mut self.drops);
         }
-        if self.changing.is_some() {
+        if self.transition.is_some() {
             self.intercept(now, packets, pool, out);
         }
         let mut packets = packets.drain(..);
         while !packets.as_slice().is_empty() {
-            self.enter(now, &mut packets, pool, out);
+            self.run_pre_stages(now, &mut packets, pool, out);
             if self.prefetch && self.batch.len() > 1 {
                 self.prefetch_batch(pool);
             }
-            self.run_batch(now, pool, out);
+            self.drain_batch(now, pool, out);
         }
     }
 
-    /// Takes a batch of packets through what is ahead of all others, and keeps what becomes of them.
-    fn enter(
+    /// Runs up to one batch of packets through the pre-stages, and keeps the results in
+    /// `self.batch`.
+    fn run_pre_stages(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         packets: &mut Drain<'_, Packet>,
         pool: &mut Pool,
         out: &mut Vec<Packet>,
     ) {
-        let mut left = packets.len().min(BATCH);
-        while left > 0 {
-            // As a rule all of them enter by the same port, and most of the same face.
-            let came_as = |packet: &Packet| {
+        let mut remaining = packets.len().min(BATCH);
+        while remaining > 0 {
+            // Usually all packets enter by the same port, and most come from one face.
+            let ingress_and_kind = |packet: &Packet| {
                 let meta = pool.meta(packet);
                 (meta.ingress, meta.kind)
             };
-            let enters_by = |(face, kind)| self.wiring.input(face, kind);
-            let batch = &packets.as_slice()[..left];
-            let first = came_as(&batch[0]);
-            let target = enters_by(first);
-            let enters_alike = |packet: &&Packet| {
-                let as_what = came_as(packet);
-                as_what == first || enters_by(as_what) == target
+            let link_for = |(face, kind)| self.wiring.input(face, kind);
+            let batch = &packets.as_slice()[..remaining];
+            let first = ingress_and_kind(&batch[0]);
+            let link = link_for(first);
+            let has_same_link = |packet: &&Packet| {
+                let key = ingress_and_kind(packet);
+                key == first || link_for(key) == link
             };
-            let together = batch.iter().take_while(enters_alike).count();
-            left -= together;
-            let run = packets.take(together);
-            if self.wiring.labels {
-                for packet in run {
-                    match label::take_off(&packet, pool) {
-                        true => self.entering.push(packet),
-                        false => pool.drop_packet(packet, Cause::ReturnLabel, &mut self.drops),
+            let group_len = batch.iter().take_while(has_same_link).count();
+            remaining -= group_len;
+            let group = packets.take(group_len);
+            if self.wiring.uses_labels {
+                for packet in group {
+                    match label::detach(&packet, pool) {
+                        true => self.input_buffer.push(packet),
+                        false => pool.drop_packet(packet, DropCause::ReturnLabel, &mut self.drops),
                     }
                 }
             } else {
-                self.entering.extend(run);
+                self.input_buffer.extend(group);
             }
-            self.enter_run(now, target, pool, out);
+            self.enter_group(now, link, pool, out);
         }
     }
 
-    /// Takes what entered, all for one target, through what is ahead, and keeps it for the batch.
-    fn enter_run(&mut self, now: Instant, target: Target, pool: &mut Pool, out: &mut Vec<Packet>) {
-        if self.entering.is_empty() {
+    /// Runs `self.input_buffer`, whose packets share one link, through the pre-stages into the
+    /// batch.
+    fn enter_group(&mut self, now: Timestamp, link: Link, pool: &mut Pool, out: &mut Vec<Packet>) {
+        if self.input_buffer.is_empty() {
             return;
         }
-        let run = core::mem::take(&mut self.entering);
-        self.entering = self.go_together(now, target, run, pool, out, true);
+        let group = core::mem::take(&mut self.input_buffer);
+        self.input_buffer = self.run_batch(now, link, group, pool, out, true);
     }
 
-    /// Takes each packet of the batch to its end.
-    fn run_batch(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>) {
+    /// Runs each packet of the batch to its end.
+    fn drain_batch(&mut self, now: Timestamp, pool: &mut Pool, out: &mut Vec<Packet>) {
         let mut batch = core::mem::take(&mut self.batch);
-        let list = core::mem::take(&mut self.entering);
-        self.entering = batch.drain(list, |target, run| self.go_together(now, target, run, pool, out, false));
+        let list = core::mem::take(&mut self.input_buffer);
+        self.input_buffer =
+            batch.drain(list, |link, group| self.run_batch(now, link, group, pool, out, false));
         self.batch = batch;
     }
 
-    /// As [`go`](Self::go) for each of several packets, in order: those that leave elements by the same ports stay together. Gives the list back, empty.
-    fn go_together(
+    /// Like [`run`](Self::run) for several packets, in order; packets that leave an element by the
+    /// same port stay together. Returns the emptied list for reuse.
+    fn run_batch(
         &mut self,
-        now: Instant,
-        target: Target,
-        mut run: Vec<Packet>,
+        now: Timestamp,
+        link: Link,
+        mut group: Vec<Packet>,
         pool: &mut Pool,
         out: &mut Vec<Packet>,
-        ahead_only: bool,
+        pre_stages_only: bool,
     ) -> Vec<Packet> {
-        let site = match target.what() {
-            What::Site(site) if ahead_only && !self.wiring.ahead[site] => {
-                self.batch.append(target, &mut run);
-                return run;
+        let input = match link.destination() {
+            Destination::InputPort(input)
+                if pre_stages_only && !self.wiring.is_pre_stage[input] =>
+            {
+                self.batch.append(link, &mut group);
+                return group;
             }
-            What::Site(site) if run.len() > 1 && self.wiring.straight[site] => site,
-            what @ (What::Egress | What::Face(_) | What::Nowhere) => {
-                self.leave_together(what, &mut run, pool, out);
-                return run;
+            Destination::InputPort(input) if group.len() > 1 && self.wiring.is_linear[input] => {
+                input
             }
-            What::Site(_) => {
-                run.drain(..).for_each(|packet| self.go(now, target, packet, pool, out, ahead_only));
-                return run;
+            destination @ (Destination::Egress
+            | Destination::Face(_)
+            | Destination::Unconnected) => {
+                self.emit_batch(destination, &mut group, pool, out);
+                return group;
+            }
+            Destination::InputPort(_) => {
+                group
+                    .drain(..)
+                    .for_each(|packet| self.run(now, link, packet, pool, out, pre_stages_only));
+                return group;
             }
         };
-        self.wiring.entered[site] += run.len() as u64;
-        let Site { element, port, routes } = self.wiring.sites[site];
-        let mut left = self.spare.pop().unwrap_or_default();
-        let slot = self.slots[usize::from(element)].as_mut().expect(THERE);
-        let mut lent = Lent { pool: &mut *pool, out: &mut left, drops: &mut self.drops };
-        slot.element.process_all(now, port, &mut run, &mut lent);
-        let run = left.drain(run, |port, run| {
-            let route = usize::from(routes) + usize::from(port);
-            self.wiring.left[route] += run.len() as u64;
-            self.go_together(now, self.wiring.routes[route], run, pool, out, ahead_only)
+        self.wiring.packets_in[input] += group.len() as u64;
+        let InputPort { element, port, links } = self.wiring.input_ports[input];
+        let mut emitted = self.spare_runs.pop().unwrap_or_default();
+        let slot = self.slots[usize::from(element)].as_mut().expect(SLOT_IN_USE);
+        let mut ctx = ErasedContext { pool: &mut *pool, out: &mut emitted, drops: &mut self.drops };
+        slot.element.process_all(now, port, &mut group, &mut ctx);
+        let group = emitted.drain(group, |port, group| {
+            let link_index = usize::from(links) + usize::from(port);
+            self.wiring.packets_out[link_index] += group.len() as u64;
+            self.run_batch(now, self.wiring.links[link_index], group, pool, out, pre_stages_only)
         });
-        self.spare.push(left);
-        run
+        self.spare_runs.push(emitted);
+        group
     }
 
     fn prefetch_batch(&self, pool: &Pool) {
         for stage in 0..PREFETCH_STAGES_MAX {
-            for (target, packets) in self.batch.iter() {
-                let What::Site(site) = target.what() else { continue };
-                for next in &self.wiring.usual[site] {
-                    let next = self.wiring.sites[*next];
-                    let element = &self.slots[usize::from(next.element)].as_ref().expect(THERE).element;
+            for (link, packets) in self.batch.iter() {
+                let Destination::InputPort(input) = link.destination() else { continue };
+                for next in &self.wiring.main_path[input] {
+                    let next = self.wiring.input_ports[*next];
+                    let element =
+                        &self.slots[usize::from(next.element)].as_ref().expect(SLOT_IN_USE).element;
                     if stage < element.prefetch_stages(next.port) {
                         element.prefetch(stage, next.port, packets, pool);
                     }
@@ -402,231 +450,280 @@ impl Engine {
         }
     }
 
-    /// Takes a packet, and all that becomes of it, to the end, what leaves an element first foremost; or only through what is ahead, and the rest
-    /// into the batch.
+    /// Runs a packet, and all packets that result from it, to their end, depth first in the order
+    /// of emission. With `pre_stages_only`, stops before the first element that is not a pre-stage,
+    /// and adds the packet to the batch.
     #[inline]
-    fn go(
+    fn run(
         &mut self,
-        now: Instant,
-        mut target: Target,
+        now: Timestamp,
+        mut link: Link,
         mut packet: Packet,
         pool: &mut Pool,
         out: &mut Vec<Packet>,
-        ahead_only: bool,
+        pre_stages_only: bool,
     ) {
         let mut steps = 0;
         loop {
-            let next = match target.what() {
-                What::Site(site) if ahead_only && !self.wiring.ahead[site] => {
-                    self.batch.push(target, packet);
+            let next = match link.destination() {
+                Destination::InputPort(input)
+                    if pre_stages_only && !self.wiring.is_pre_stage[input] =>
+                {
+                    self.batch.push(link, packet);
                     None
                 }
-                What::Site(site) => {
+                Destination::InputPort(input) => {
                     steps += 1;
-                    self.step(now, site, packet, steps, pool)
+                    self.step(now, input, packet, steps, pool)
                 }
-                other => {
-                    self.leave(other, packet, pool, out);
+                destination => {
+                    self.emit(destination, packet, pool, out);
                     None
                 }
             };
-            match next.or_else(|| self.stack.pop()) {
-                Some(next) => (target, packet) = next,
+            match next.or_else(|| self.pending.pop()) {
+                Some(next) => (link, packet) = next,
                 None => return,
             }
         }
     }
 
-    /// Shows a packet to an element. Gives what left first and where it goes; the rest lies on the stack, in order.
+    /// Processes a packet with one element. Returns the first packet it emits and that packet's
+    /// link; further ones are pushed to `self.pending`.
     #[inline(always)]
     fn step(
         &mut self,
-        now: Instant,
-        site: usize,
+        now: Timestamp,
+        input: usize,
         packet: Packet,
         steps: u32,
         pool: &mut Pool,
-    ) -> Option<(Target, Packet)> {
-        let Site { element, port, routes } = self.wiring.sites[site];
+    ) -> Option<(Link, Packet)> {
+        let InputPort { element, port, links } = self.wiring.input_ports[input];
         if steps > STEPS_MAX {
-            pool.drop_packet(packet, Cause::GraphLoop, &mut self.drops);
+            pool.drop_packet(packet, DropCause::GraphLoop, &mut self.drops);
             return None;
         }
-        let slot = self.slots[usize::from(element)].as_mut().expect(THERE);
-        self.wiring.entered[site] += 1;
-        let mut lent = Lent { pool, out: &mut self.left, drops: &mut self.drops };
-        let (port, first) = slot.element.process(now, port, packet, &mut lent)?;
-        if !self.left.is_empty() {
-            self.take_left(usize::from(element));
+        let slot = self.slots[usize::from(element)].as_mut().expect(SLOT_IN_USE);
+        self.wiring.packets_in[input] += 1;
+        let mut ctx = ErasedContext { pool, out: &mut self.emitted, drops: &mut self.drops };
+        let (port, first) = slot.element.process(now, port, packet, &mut ctx)?;
+        if !self.emitted.is_empty() {
+            self.push_emitted(usize::from(element));
         }
-        let route = usize::from(routes) + usize::from(port);
-        self.wiring.left[route] += 1;
-        Some((self.wiring.routes[route], first))
+        let link_index = usize::from(links) + usize::from(port);
+        self.wiring.packets_out[link_index] += 1;
+        Some((self.wiring.links[link_index], first))
     }
 
-    /// Lays what left an element on the stack, what left first topmost.
-    fn take_left(&mut self, element: usize) {
-        let routes = self.wiring.routes_of(element);
-        while let Some((port, packet)) = self.left.pop() {
-            let route = routes + usize::from(port);
-            self.wiring.left[route] += 1;
-            self.stack.push((self.wiring.routes[route], packet));
-        }
-    }
-
-    /// Takes all that left an element outside of a packet's way to its end.
-    fn go_left(&mut self, now: Instant, element: usize, pool: &mut Pool, out: &mut Vec<Packet>) {
-        self.take_left(element);
-        if let Some((target, packet)) = self.stack.pop() {
-            self.go(now, target, packet, pool, out, false);
+    /// Pushes the packets an element emitted to `self.pending`, the first one on top.
+    fn push_emitted(&mut self, element: usize) {
+        let links = self.wiring.first_link(element);
+        while let Some((port, packet)) = self.emitted.pop() {
+            let link_index = links + usize::from(port);
+            self.wiring.packets_out[link_index] += 1;
+            self.pending.push((self.wiring.links[link_index], packet));
         }
     }
 
-    /// As [`leave`](Self::leave) for each of several packets, in order. Nothing is to be seen to where each says which way, as a rule.
-    fn leave_together(&mut self, what: What, run: &mut Vec<Packet>, pool: &mut Pool, out: &mut Vec<Packet>) {
-        let says_where = |packet: &Packet| {
+    /// Runs all packets that an element emitted outside of `process` to their end.
+    fn run_emitted(
+        &mut self,
+        now: Timestamp,
+        element: usize,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+    ) {
+        self.push_emitted(element);
+        if let Some((link, packet)) = self.pending.pop() {
+            self.run(now, link, packet, pool, out, false);
+        }
+    }
+
+    /// Like [`emit`](Self::emit) for several packets, in order. Usually every packet has an egress
+    /// face and a decoded name, and nothing is left to do.
+    fn emit_batch(
+        &mut self,
+        destination: Destination,
+        group: &mut Vec<Packet>,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+    ) {
+        let is_ready_to_send = |packet: &Packet| {
             let meta = pool.meta(packet);
-            meta.egress != FaceId::NONE && meta.knows_hash()
+            meta.egress != FaceId::NONE && meta.has_full_hash()
         };
-        if what == What::Egress && !self.wiring.labels && run.iter().all(says_where) {
-            out.append(run);
+        if destination == Destination::Egress
+            && !self.wiring.uses_labels
+            && group.iter().all(is_ready_to_send)
+        {
+            out.append(group);
         } else {
-            run.drain(..).for_each(|packet| self.leave(what, packet, pool, out));
+            group.drain(..).for_each(|packet| self.emit(destination, packet, pool, out));
         }
     }
 
-    fn leave(&mut self, what: What, packet: Packet, pool: &mut Pool, out: &mut Vec<Packet>) {
-        let egress = match what {
-            What::Face(face) => self.faces.of_graph[face].unwrap_or(FaceId::NONE),
-            What::Egress => match pool.meta(&packet) {
+    fn emit(
+        &mut self,
+        destination: Destination,
+        packet: Packet,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+    ) {
+        let egress = match destination {
+            Destination::Face(face) => self.faces.by_graph_face[face].unwrap_or(FaceId::NONE),
+            Destination::Egress => match pool.meta(&packet) {
                 meta if meta.egress == FaceId::NONE && meta.kind == Kind::Interest => {
                     self.faces.default_face()
                 }
                 meta => meta.egress,
             },
-            What::Site(_) | What::Nowhere => {
-                return pool.drop_packet(packet, Cause::Unconnected, &mut self.drops);
+            Destination::InputPort(_) | Destination::Unconnected => {
+                return pool.drop_packet(packet, DropCause::Unconnected, &mut self.drops);
             }
         };
         if egress == FaceId::NONE {
-            return pool.drop_packet(packet, Cause::FaceGone, &mut self.drops);
+            return pool.drop_packet(packet, DropCause::FaceGone, &mut self.drops);
         }
-        // No element on its way may have looked at its name.
-        let packet = match pool.meta(&packet).knows_hash() {
+        // No element on its path may have decoded its name.
+        let packet = match pool.meta(&packet).has_full_hash() {
             true => packet,
-            false => match read_or_drop(pool, packet, &mut self.drops) {
+            false => match resolve_name_or_drop(pool, packet, &mut self.drops) {
                 Some(packet) => packet,
                 None => return,
             },
         };
         let meta = pool.meta_mut(&packet);
         meta.egress = egress;
-        if self.wiring.labels && meta.kind == Kind::Interest && !label::put_on(meta) {
-            return pool.drop_packet(packet, Cause::ReturnLabel, &mut self.drops);
+        if self.wiring.uses_labels && meta.kind == Kind::Interest && !label::attach(meta) {
+            return pool.drop_packet(packet, DropCause::ReturnLabel, &mut self.drops);
         }
         out.push(packet);
     }
 
-    /// Ends what is due; what leaves is appended to `out`.
-    pub fn tick(&mut self, now: Instant, pool: &mut Pool, out: &mut Vec<Packet>) {
+    /// Runs the timers that are due. Appends packets that leave to `out`.
+    pub fn tick(&mut self, now: Timestamp, pool: &mut Pool, out: &mut Vec<Packet>) {
         for element in 0..self.slots.len() {
-            let is_due = |slot: &Slot| slot.element.deadline().is_some_and(|deadline| deadline <= now);
+            let is_due = |slot: &ElementSlot| {
+                slot.element.deadline().is_some_and(|deadline| deadline <= now)
+            };
             if !self.slots[element].as_ref().is_some_and(is_due) {
                 continue;
             }
-            self.by_itself(element, |engine| {
+            self.outside_packet_path(element, |engine| {
                 let Some(slot) = &mut engine.slots[element] else { return };
-                let mut lent = Lent { pool: &mut *pool, out: &mut engine.left, drops: &mut engine.drops };
-                slot.element.tick(now, &mut lent);
-                engine.go_left(now, element, pool, out);
+                let mut ctx = ErasedContext {
+                    pool: &mut *pool,
+                    out: &mut engine.emitted,
+                    drops: &mut engine.drops,
+                };
+                slot.element.tick(now, &mut ctx);
+                engine.run_emitted(now, element, pool, out);
             });
         }
-        self.go_on_changing(now, pool, out);
+        self.advance_transition(now, pool, out);
     }
 
-    /// Work that another thread may do; `None` when there is none.
-    pub fn take_work(&mut self) -> Option<Errand> {
+    /// Returns a task that another thread may run, or `None`.
+    pub fn take_task(&mut self) -> Option<OffloadJob> {
         self.slots.iter_mut().flatten().find_map(|slot| {
-            let work = slot.element.take_work()?;
-            Some(Errand { element: slot.serial, work })
+            let work = slot.element.take_task()?;
+            Some(OffloadJob { element: slot.serial, work })
         })
     }
 
-    /// Takes back what another thread has done; what leaves is appended to `out`. Where its element is there no more, its packets were dropped with it.
-    pub fn finish_work(&mut self, now: Instant, errand: Errand, pool: &mut Pool, out: &mut Vec<Packet>) {
-        let Errand { element, work } = errand;
-        let is_of = |slot: &Option<Slot>| slot.as_ref().is_some_and(|slot| slot.serial == element);
-        let Some(place) = self.slots.iter().position(is_of) else { return };
-        self.by_itself(place, |engine| {
-            let Some(slot) = &mut engine.slots[place] else { return };
-            let mut lent = Lent { pool: &mut *pool, out: &mut engine.left, drops: &mut engine.drops };
-            slot.element.finish_work(now, work, &mut lent);
-            engine.go_left(now, place, pool, out);
+    /// Accepts a finished task. Appends packets that leave to `out`. If the element was removed,
+    /// its packets were dropped with it.
+    pub fn complete_task(
+        &mut self,
+        now: Timestamp,
+        errand: OffloadJob,
+        pool: &mut Pool,
+        out: &mut Vec<Packet>,
+    ) {
+        let OffloadJob { element, work } = errand;
+        let is_its_slot =
+            |slot: &Option<ElementSlot>| slot.as_ref().is_some_and(|slot| slot.serial == element);
+        let Some(index) = self.slots.iter().position(is_its_slot) else { return };
+        self.outside_packet_path(index, |engine| {
+            let Some(slot) = &mut engine.slots[index] else { return };
+            let mut ctx = ErasedContext {
+                pool: &mut *pool,
+                out: &mut engine.emitted,
+                drops: &mut engine.drops,
+            };
+            slot.element.complete_task(now, work, &mut ctx);
+            engine.run_emitted(now, index, pool, out);
         });
     }
 
-    /// Lets an element do something outside of a packet's way: what leaves it goes by the connections that it had when it came.
-    fn by_itself(&mut self, element: usize, act: impl FnOnce(&mut Self)) {
-        match self.is_going(element) {
+    /// Runs `act` for an element outside of `process`: packets it emits follow the wiring the
+    /// element was created with.
+    fn outside_packet_path(&mut self, element: usize, act: impl FnOnce(&mut Self)) {
+        match self.is_draining(element) {
             true => self.with_old_wiring(act),
             false => act(self),
         }
     }
 
-    /// When [`tick`](Self::tick) wants to be called.
-    pub fn deadline(&self) -> Option<Instant> {
+    /// Returns when to call [`tick`](Self::tick) next. Changes after every other call.
+    pub fn deadline(&self) -> Option<Timestamp> {
         let elements = self.slots.iter().flatten().filter_map(|slot| slot.element.deadline());
-        elements.chain(self.changing.as_ref().map(|changing| changing.deadline())).min()
+        elements.chain(self.transition.as_ref().map(|transition| transition.next_check())).min()
     }
 
-    /// True when no element remembers anything that a later packet needs.
+    /// Returns whether no element holds state that a later packet needs.
     pub fn is_idle(&self) -> bool {
-        self.changing.is_none() && self.slots.iter().flatten().all(|slot| slot.element.is_idle())
+        self.transition.is_none() && self.slots.iter().flatten().all(|slot| slot.element.is_idle())
     }
 
-    /// Packets dropped between ingress and egress.
+    /// Returns the packets dropped between ingress and egress, by reason.
     pub const fn drops(&self) -> &DropCounters {
         &self.drops
     }
 
-    /// The graph that runs, or that a change leads to.
+    /// Returns the running graph; during a change, the new one.
     pub const fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// The element of a node, for whoever knows its type.
+    /// Returns the element of a node; the caller can downcast it.
     pub fn element(&self, node: &str) -> Option<&dyn AnyElement> {
         let at = self.graph.nodes.iter().position(|known| known.name == node)?;
-        self.slots[self.places[at]].as_ref().map(|slot| slot.element.as_ref())
+        self.slots[self.slot_of_node[at]].as_ref().map(|slot| slot.element.as_ref())
     }
 
-    /// Does something with the element of a node, which may make packets leave; `None` where there is no such node, or it is of another type.
+    /// Calls `change` with the element of a node; it may emit packets. `None` if there is no such
+    /// node, or its element is of another type.
     pub fn with<E: Element + Send + 'static, R>(
         &mut self,
         node: &str,
-        now: Instant,
+        now: Timestamp,
         pool: &mut Pool,
         out: &mut Vec<Packet>,
         change: impl FnOnce(&mut E, &mut Context<'_, E::Out>) -> R,
     ) -> Option<R> {
         let at = self.graph.nodes.iter().position(|known| known.name == node)?;
-        let place = self.places[at];
-        let element: &mut dyn Any = self.slots[place].as_mut()?.element.as_mut();
+        let index = self.slot_of_node[at];
+        let element: &mut dyn Any = self.slots[index].as_mut()?.element.as_mut();
         let element = element.downcast_mut::<Erased<E>>()?;
-        let mut lent = Lent { pool: &mut *pool, out: &mut self.left, drops: &mut self.drops };
-        let result = element.with(&mut lent, change);
-        self.go_left(now, place, pool, out);
+        let mut ctx =
+            ErasedContext { pool: &mut *pool, out: &mut self.emitted, drops: &mut self.drops };
+        let result = element.with(&mut ctx, change);
+        self.run_emitted(now, index, pool, out);
         Some(result)
     }
 
-    /// What passed each port, in the order of the graph.
+    /// Returns the packets counted at each port, in the order of the graph.
     pub fn counts(&self) -> Vec<PortCount<'_>> {
         let mut counts = Vec::new();
-        for place in &self.places {
-            let Some(slot) = &self.slots[*place] else { continue };
-            let (entered, left) = self.wiring.counts(*place);
-            let ins = (false, slot.entry.ins, &slot.entered, entered);
-            for (is_out, ports, before, now) in [ins, (true, slot.entry.outs, &slot.left, left)] {
+        for index in &self.slot_of_node {
+            let Some(slot) = &self.slots[*index] else { continue };
+            let (packets_in, packets_out) = self.wiring.counts(*index);
+            let ins = (false, slot.entry.ins, &slot.packets_in, packets_in);
+            for (is_out, ports, before, now) in
+                [ins, (true, slot.entry.outs, &slot.packets_out, packets_out)]
+            {
                 let ports = ports.iter().zip(before).zip(now);
                 counts.extend(ports.map(|((port, before), now)| PortCount {
                     node: &slot.name,
@@ -640,5 +737,5 @@ impl Engine {
     }
 }
 
-/// Why there is an element.
-const THERE: &str = "connections lead to elements that are there";
+/// Reason why an element slot can't be empty.
+const SLOT_IN_USE: &str = "links lead to slots in use";

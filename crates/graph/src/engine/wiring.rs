@@ -1,242 +1,280 @@
-//! Connections as the engine follows them: small numbers instead of names.
+//! The connections of a graph in the form the engine follows: indices instead of names. [`Wiring`]
+//! is built once per graph; only its counters and the mapping of faces change while it is in use.
 
-use crate::model::{ALL_KINDS, From, Graph, To};
+use crate::model::{ALL_KINDS, Graph, Source, Target};
 use nw_element_api::{FaceId, Kind};
 use std::collections::BTreeMap;
 
-/// Where a packet goes next.
+/// Where a packet goes next, in two bytes: an input port, a face, the packet's egress face, or
+/// nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target(u16);
+pub struct Link(u16);
 
-/// A port that packets enter by: an element of the engine, and the port's number.
+/// An input port: an element slot of the engine, and the port index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Site {
-    /// Its place among the engine's elements.
+pub struct InputPort {
+    /// Slot index of the element.
     pub element: u16,
-    /// Of the element.
+    /// Port index of the element.
     pub port: u8,
-    /// Where the element's entries in [`Wiring::routes`] begin.
-    pub routes: u16,
+    /// Index of the element's first entry in [`Wiring::links`].
+    pub links: u16,
 }
 
-/// Ports of all elements that packets enter by, at most.
-pub const SITES_MAX: usize = 0x8000;
-/// Faces that a graph can name.
+/// Maximum number of input ports of all elements.
+pub const INPUT_PORTS_MAX: usize = 0x8000;
+/// Maximum number of faces in a graph.
 pub const FACES_MAX: usize = 0x7f00;
 
-impl Target {
-    /// Nowhere: no connection.
-    pub const NOWHERE: Target = Target(u16::MAX);
-    /// Out, by the face that the packet says.
-    pub const EGRESS: Target = Target(u16::MAX - 1);
+impl Link {
+    /// No connection: packets are dropped and counted.
+    pub const UNCONNECTED: Link = Link(u16::MAX);
+    /// Out of the graph, by the packet's egress face.
+    pub const EGRESS: Link = Link(u16::MAX - 1);
 
-    /// What it is.
+    /// Returns the link in decoded form.
     #[inline]
-    pub fn what(self) -> What {
+    pub fn destination(self) -> Destination {
         match self.0 {
-            at if usize::from(at) < SITES_MAX => What::Site(usize::from(at)),
-            at if usize::from(at) < SITES_MAX + FACES_MAX => What::Face(usize::from(at) - SITES_MAX),
-            at if at == Target::EGRESS.0 => What::Egress,
-            _ => What::Nowhere,
+            at if usize::from(at) < INPUT_PORTS_MAX => Destination::InputPort(usize::from(at)),
+            at if usize::from(at) < INPUT_PORTS_MAX + FACES_MAX => {
+                Destination::Face(usize::from(at) - INPUT_PORTS_MAX)
+            }
+            at if at == Link::EGRESS.0 => Destination::Egress,
+            _ => Destination::Unconnected,
         }
     }
 }
 
-/// A target, taken apart.
+/// A [`Link`], decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// An entry of [`Wiring::sites`].
-    Site(usize),
-    /// Out, by a face of the graph.
+pub enum Destination {
+    /// An entry of [`Wiring::input_ports`].
+    InputPort(usize),
+    /// Out of the graph, by a face of the graph.
     Face(usize),
-    /// Out, by the face that the packet says.
+    /// Out of the graph, by the packet's egress face.
     Egress,
     /// No connection.
-    Nowhere,
+    Unconnected,
 }
 
-/// All connections of one graph.
+/// All connections of one graph, with packet counters.
 #[derive(Debug, Default)]
 pub struct Wiring {
-    /// Ports that packets enter by.
-    pub sites: Vec<Site>,
-    /// By port that packets leave by, element after element.
-    pub routes: Vec<Target>,
-    /// Packets that entered by each site, and that left by each entry of `routes`, while these are the connections.
-    pub entered: Vec<u64>,
-    /// See `entered`.
-    pub left: Vec<u64>,
-    /// By element of the engine: its first site and its first route.
-    firsts: Vec<(usize, usize)>,
-    /// By site: those that a packet passes which enters there and goes the usual way, itself first.
-    pub usual: Vec<Vec<usize>>,
-    /// By site: true when nothing but faces and other such sites lead to its element, so that it may go ahead of others with a whole batch.
-    pub ahead: Vec<bool>,
-    /// By site: true when nothing that becomes of a packet there comes back to its element, so that several packets may enter it one behind the
-    /// other before the first one goes on.
-    pub straight: Vec<bool>,
-    /// By face of the graph.
-    inputs: Vec<[Target; KINDS]>,
-    /// The same, while the engine runs, by slot of the face.
-    by_slot: Vec<[Target; KINDS]>,
-    /// True when no element claims replies: then those find back by labels.
-    pub labels: bool,
+    /// All input ports, element by element.
+    pub input_ports: Vec<InputPort>,
+    /// The link of each output port, element by element.
+    pub links: Vec<Link>,
+    /// Packets that entered each input port since this wiring is in use.
+    pub packets_in: Vec<u64>,
+    /// Packets that left by each output port since this wiring is in use.
+    pub packets_out: Vec<u64>,
+    /// By element slot: index of its first input port and of its first link.
+    first_indices: Vec<(usize, usize)>,
+    /// By input port: the input ports on the usual path of a packet that enters there, itself
+    /// first. Used to prefetch.
+    pub main_path: Vec<Vec<usize>>,
+    /// By input port: true if only faces and other such elements are connected to its element.
+    /// These elements (the pre-stages) process the whole batch before all others.
+    pub is_pre_stage: Vec<bool>,
+    /// By input port: true if no packet that leaves this element can return to it. Then several
+    /// packets may enter it one after another before the first one goes on, without a change of
+    /// order.
+    pub is_linear: Vec<bool>,
+    /// By face of the graph: the link for each packet kind.
+    inputs: Vec<[Link; KINDS]>,
+    /// By slot of the router's face: the same.
+    by_face_slot: Vec<[Link; KINDS]>,
+    /// True if no element tracks pending Interests: replies then find their way by return labels.
+    pub uses_labels: bool,
 }
 
-/// Of packets.
+/// Number of packet kinds.
 const KINDS: usize = ALL_KINDS.len();
 
-/// Where packets go that come by a face, by kind: to the port that takes the kind; else on to faces, where a connection leads there.
-fn inputs(graph: &Graph, face: usize) -> [Option<To>; KINDS] {
-    let own = || graph.connections.iter().filter(move |connection| connection.from == From::Face(face));
-    let from = if own().next().is_some() { From::Face(face) } else { From::Faces };
+/// Returns the target of packets from a face, by kind: the port that accepts the kind, otherwise a
+/// face if a connection leads to one.
+fn inputs(graph: &Graph, face: usize) -> [Option<Target>; KINDS] {
+    let own =
+        || graph.connections.iter().filter(move |connection| connection.from == Source::Face(face));
+    let from = if own().next().is_some() { Source::Face(face) } else { Source::Faces };
     let connections = || graph.connections.iter().filter(move |connection| connection.from == from);
-    let takes = |to: To, kind: Kind| matches!(to, To::Port(..)) && graph.kinds_to(to).contains(&kind);
+    let takes = |to: Target, kind: Kind| {
+        matches!(to, Target::Port(..)) && graph.kinds_into(to).contains(&kind)
+    };
     core::array::from_fn(|number| {
         let to_port = connections().find(|connection| takes(connection.to, ALL_KINDS[number]));
         to_port
-            .or_else(|| connections().find(|connection| !matches!(connection.to, To::Port(..))))
+            .or_else(|| connections().find(|connection| !matches!(connection.to, Target::Port(..))))
             .map(|connection| connection.to)
     })
 }
 
-/// Steps of the usual way that are looked ahead.
-const USUAL_MAX: usize = 4;
+/// Maximum length of the usual path that is prefetched.
+const MAIN_PATH_LEN_MAX: usize = 4;
 
 impl Wiring {
-    /// Of a graph whose nodes are at `places` among the engine's elements.
-    pub fn new(graph: &Graph, places: &[usize]) -> Self {
-        let mut wiring =
-            Wiring { labels: !graph.nodes.iter().any(|node| node.entry.claims_replies), ..Wiring::default() };
-        let mut first_site = Vec::new();
-        let mut routes = 0;
-        wiring.firsts = vec![(0, 0); places.iter().max().map_or(0, |place| place + 1)];
-        for (node, place) in graph.nodes.iter().zip(places) {
-            first_site.push(wiring.sites.len());
-            wiring.firsts[*place] = (wiring.sites.len(), routes);
-            let site = |port| Site { element: *place as u16, port: port as u8, routes: routes as u16 };
-            wiring.sites.extend((0..node.entry.ins.len()).map(site));
-            routes += node.entry.outs.len();
-        }
-        let fits = wiring.sites.len() <= SITES_MAX && routes <= SITES_MAX && graph.faces.len() <= FACES_MAX;
-        assert!(fits, "the checker refuses larger graphs");
-        let target = |to: To| match to {
-            To::Face(face) => Target((SITES_MAX + face) as u16),
-            To::Faces => Target::EGRESS,
-            To::Port(node, port) => Target((first_site[node] + usize::from(port)) as u16),
+    /// Builds the wiring of a graph whose node `i` is in the engine's slot `slots[i]`.
+    pub fn new(graph: &Graph, slots: &[usize]) -> Self {
+        let mut wiring = Wiring {
+            uses_labels: !graph.nodes.iter().any(|node| node.entry.tracks_pending),
+            ..Wiring::default()
         };
-        let to: BTreeMap<From, Target> =
-            graph.connections.iter().map(|connection| (connection.from, target(connection.to))).collect();
-        let of = |from: From| to.get(&from).copied().unwrap_or(Target::NOWHERE);
-        for (number, node) in graph.nodes.iter().enumerate() {
-            wiring.routes.extend((0..node.entry.outs.len()).map(|port| of(From::Port(number, port as u8))));
+        let mut first_port = Vec::new();
+        let mut links = 0;
+        wiring.first_indices = vec![(0, 0); slots.iter().max().map_or(0, |slot| slot + 1)];
+        for (node, slot) in graph.nodes.iter().zip(slots) {
+            first_port.push(wiring.input_ports.len());
+            wiring.first_indices[*slot] = (wiring.input_ports.len(), links);
+            let input =
+                |port| InputPort { element: *slot as u16, port: port as u8, links: links as u16 };
+            wiring.input_ports.extend((0..node.entry.ins.len()).map(input));
+            links += node.entry.outs.len();
         }
-        wiring.entered = vec![0; wiring.sites.len()];
-        wiring.left = vec![0; wiring.routes.len()];
-        wiring.inputs = (0..graph.faces.len())
-            .map(|face| inputs(graph, face).map(|to| to.map_or(Target::NOWHERE, target)))
+        let fits = wiring.input_ports.len() <= INPUT_PORTS_MAX
+            && links <= INPUT_PORTS_MAX
+            && graph.faces.len() <= FACES_MAX;
+        assert!(fits, "the checker rejects larger graphs");
+        let link_to = |target: Target| match target {
+            Target::Face(face) => Link((INPUT_PORTS_MAX + face) as u16),
+            Target::Faces => Link::EGRESS,
+            Target::Port(node, port) => Link((first_port[node] + usize::from(port)) as u16),
+        };
+        let link_by_source: BTreeMap<Source, Link> = graph
+            .connections
+            .iter()
+            .map(|connection| (connection.from, link_to(connection.to)))
             .collect();
-        wiring.usual = wiring.usual_ways(graph, places);
-        wiring.ahead = wiring.sites_ahead(graph, &first_site);
-        wiring.straight = wiring.sites_straight(graph);
+        let link_of =
+            |from: Source| link_by_source.get(&from).copied().unwrap_or(Link::UNCONNECTED);
+        for (number, node) in graph.nodes.iter().enumerate() {
+            wiring.links.extend(
+                (0..node.entry.outs.len()).map(|port| link_of(Source::Port(number, port as u8))),
+            );
+        }
+        wiring.packets_in = vec![0; wiring.input_ports.len()];
+        wiring.packets_out = vec![0; wiring.links.len()];
+        wiring.inputs = (0..graph.faces.len())
+            .map(|face| inputs(graph, face).map(|to| to.map_or(Link::UNCONNECTED, link_to)))
+            .collect();
+        wiring.main_path = wiring.main_paths(graph, slots);
+        wiring.is_pre_stage = wiring.pre_stage_ports(graph, &first_port);
+        wiring.is_linear = wiring.linear_ports(graph);
         wiring
     }
 
-    fn usual_ways(&self, graph: &Graph, places: &[usize]) -> Vec<Vec<usize>> {
+    fn main_paths(&self, graph: &Graph, slots: &[usize]) -> Vec<Vec<usize>> {
         let entry_of = |element: usize| {
-            places.iter().position(|place| *place == element).map(|at| graph.nodes[at].entry)
+            slots.iter().position(|slot| *slot == element).map(|at| graph.nodes[at].entry)
         };
-        let way = |first: usize| {
-            let mut way = vec![first];
-            while way.len() < USUAL_MAX
-                && let Site { element, port, routes } = self.sites[way[way.len() - 1]]
-                && let Some(out) = entry_of(usize::from(element)).and_then(|entry| (entry.usual)(port))
-                && let What::Site(next) = self.routes[usize::from(routes) + usize::from(out)].what()
-                && !way.contains(&next)
+        let path = |first: usize| {
+            let mut path = vec![first];
+            while path.len() < MAIN_PATH_LEN_MAX
+                && let InputPort { element, port, links } = self.input_ports[path[path.len() - 1]]
+                && let Some(out) =
+                    entry_of(usize::from(element)).and_then(|entry| (entry.main_output)(port))
+                && let Destination::InputPort(next) =
+                    self.links[usize::from(links) + usize::from(out)].destination()
+                && !path.contains(&next)
             {
-                way.push(next);
+                path.push(next);
             }
-            way
+            path
         };
-        (0..self.sites.len()).map(way).collect()
+        (0..self.input_ports.len()).map(path).collect()
     }
 
-    fn sites_straight(&self, graph: &Graph) -> Vec<bool> {
-        let ports = graph
-            .nodes
-            .iter()
-            .flat_map(|node| (0..node.entry.ins.len()).map(|port| (node.entry.leads)(port as u8)));
+    fn linear_ports(&self, graph: &Graph) -> Vec<bool> {
+        let ports = graph.nodes.iter().flat_map(|node| {
+            (0..node.entry.ins.len()).map(|port| (node.entry.outputs_for)(port as u8))
+        });
         let next: Vec<Vec<usize>> = ports
-            .zip(&self.sites)
-            .map(|(outs, site)| {
-                let targets =
-                    outs.into_iter().map(|out| self.routes[usize::from(site.routes) + usize::from(out)]);
+            .zip(&self.input_ports)
+            .map(|(outs, input)| {
+                let targets = outs
+                    .into_iter()
+                    .map(|out| self.links[usize::from(input.links) + usize::from(out)]);
                 targets
-                    .filter_map(|target| if let What::Site(next) = target.what() { Some(next) } else { None })
+                    .filter_map(|target| {
+                        if let Destination::InputPort(next) = target.destination() {
+                            Some(next)
+                        } else {
+                            None
+                        }
+                    })
                     .collect()
             })
             .collect();
-        let is_straight = |first: usize| {
-            let (mut seen, mut open) = (vec![false; self.sites.len()], next[first].clone());
-            while let Some(site) = open.pop() {
-                if self.sites[site].element == self.sites[first].element {
+        let is_never_reentered = |first: usize| {
+            let (mut seen, mut queue) = (vec![false; self.input_ports.len()], next[first].clone());
+            while let Some(input) = queue.pop() {
+                if self.input_ports[input].element == self.input_ports[first].element {
                     return false;
                 }
-                if !core::mem::replace(&mut seen[site], true) {
-                    open.extend(&next[site]);
+                if !core::mem::replace(&mut seen[input], true) {
+                    queue.extend(&next[input]);
                 }
             }
             true
         };
-        (0..self.sites.len()).map(is_straight).collect()
+        (0..self.input_ports.len()).map(is_never_reentered).collect()
     }
 
-    /// The largest set of elements to which nothing leads but faces and each other, without a ring.
-    fn sites_ahead(&self, graph: &Graph, first_site: &[usize]) -> Vec<bool> {
-        let mut ahead = vec![false; graph.nodes.len()];
+    /// Returns the largest cycle-free set of elements to which only faces and each other are
+    /// connected.
+    fn pre_stage_ports(&self, graph: &Graph, first_port: &[usize]) -> Vec<bool> {
+        let mut is_pre_stage = vec![false; graph.nodes.len()];
         loop {
             let is_next = |node: usize| {
-                !ahead[node]
-                    && graph.connections.iter().all(|connection| match (connection.from, connection.to) {
-                        (From::Port(from, _), To::Port(to, _)) if to == node => ahead[from],
-                        _ => true,
+                !is_pre_stage[node]
+                    && graph.connections.iter().all(|connection| {
+                        match (connection.from, connection.to) {
+                            (Source::Port(from, _), Target::Port(to, _)) if to == node => {
+                                is_pre_stage[from]
+                            }
+                            _ => true,
+                        }
                     })
             };
             let next: Vec<usize> = (0..graph.nodes.len()).filter(|node| is_next(*node)).collect();
             if next.is_empty() {
                 break;
             }
-            next.into_iter().for_each(|node| ahead[node] = true);
+            next.into_iter().for_each(|node| is_pre_stage[node] = true);
         }
-        let mut sites = vec![false; self.sites.len()];
-        for (node, first) in first_site.iter().enumerate() {
-            sites[*first..*first + graph.nodes[node].entry.ins.len()].fill(ahead[node]);
+        let mut input_ports = vec![false; self.input_ports.len()];
+        for (node, first) in first_port.iter().enumerate() {
+            input_ports[*first..*first + graph.nodes[node].entry.ins.len()]
+                .fill(is_pre_stage[node]);
         }
-        sites
+        input_ports
     }
 
-    /// Where an element's entries in [`routes`](Self::routes) begin.
-    pub fn routes_of(&self, element: usize) -> usize {
-        self.firsts[element].1
+    /// Returns the index of an element's first entry in [`links`](Self::links).
+    pub fn first_link(&self, element: usize) -> usize {
+        self.first_indices[element].1
     }
 
-    /// Packets that entered an element by a port, and that left it by one.
+    /// Returns the counters of an element and all after it: packets in by port, packets out by
+    /// port.
     pub fn counts(&self, element: usize) -> (&[u64], &[u64]) {
-        let (site, route) = self.firsts.get(element).copied().unwrap_or_default();
-        (&self.entered[site..], &self.left[route..])
+        let (input, route) = self.first_indices.get(element).copied().unwrap_or_default();
+        (&self.packets_in[input..], &self.packets_out[route..])
     }
 
-    /// Where packets of a kind go that come by a face.
+    /// Returns the link for packets of a kind that arrive by a face.
     #[inline]
-    pub fn input(&self, face: FaceId, kind: Kind) -> Target {
-        self.by_slot.get(face.slot()).map_or(Target::NOWHERE, |inputs| inputs[kind as usize])
+    pub fn input(&self, face: FaceId, kind: Kind) -> Link {
+        self.by_face_slot.get(face.slot()).map_or(Link::UNCONNECTED, |inputs| inputs[kind as usize])
     }
 
-    /// Lets packets of a face of the router enter as those of a face of the graph do.
-    pub fn open(&mut self, face: FaceId, of: usize) {
-        if self.by_slot.len() <= face.slot() {
-            self.by_slot.resize(face.slot() + 1, [Target::NOWHERE; KINDS]);
+    /// Lets packets of a router face enter the graph as packets of a face of the graph.
+    pub fn attach_face(&mut self, face: FaceId, graph_face: usize) {
+        if self.by_face_slot.len() <= face.slot() {
+            self.by_face_slot.resize(face.slot() + 1, [Link::UNCONNECTED; KINDS]);
         }
-        self.by_slot[face.slot()] = self.inputs.get(of).copied().unwrap_or([Target::NOWHERE; KINDS]);
+        self.by_face_slot[face.slot()] =
+            self.inputs.get(graph_face).copied().unwrap_or([Link::UNCONNECTED; KINDS]);
     }
 }

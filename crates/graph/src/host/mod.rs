@@ -1,21 +1,22 @@
-//! Runs a graph with sockets: wait, read, take through the elements, write. One thread; only what an element lets others do crosses it (`threads.rs`).
+//! Runs a graph with sockets: waits for readiness, reads packets, processes them, writes. One
+//! thread; only [`OffloadJob`](crate::OffloadJob)s run on others (`worker_pool.rs`).
 //!
 //! ```text
 //! epoll ─▶ faces.on_ready ─▶ engine.process ─▶ faces.send … ─▶ faces.flush ─▶ timers ─▶ epoll
 //! ```
 
-mod doors;
+mod endpoints;
 mod report;
-mod threads;
+mod worker_pool;
 
-pub use doors::DoorError;
+pub use endpoints::EndpointError;
 pub use report::{FaceReport, PortReport, Report};
 
-use crate::engine::{ChangeOrder, Engine, Fault};
+use crate::engine::{ChangeMode, Engine, Fault};
 use crate::model::Graph;
 use crossbeam_channel::{Receiver, Sender};
-use doors::Door;
-use nw_element_api::{Cause, DropCounters, FaceId, Instant, Kind, Packet, Pool};
+use endpoints::Endpoint;
+use nw_element_api::{DropCause, DropCounters, FaceId, Kind, Packet, Pool, Timestamp};
 use nw_faces::{CloseReason, FaceError, FaceEvent, FaceStatus, Faces, FacesConfig};
 use nw_name::HashKey;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
@@ -24,52 +25,53 @@ use rustix::io::Errno;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{self, Duration, SystemTime, UNIX_EPOCH};
-use threads::Threads;
+use worker_pool::WorkerPool;
 
-/// Sockets served per wait.
+/// Readiness events handled per wait.
 const EVENTS_MAX: usize = 256;
-/// Chunks of 64 KiB that packets of one turn are read into.
+/// Chunks of 64 KiB in the packet pool.
 const CHUNKS_MAX: usize = 256;
-/// Packets under way at one time.
+/// Packets in use at one time.
 const PACKETS_MAX: usize = 65_536;
-/// Messages that may wait for the loop.
+/// Messages from handles that may wait for the loop.
 const MESSAGES_MAX: usize = 64;
-/// A drained graph ends after so long, whatever is awaited; and not before so long, as it may not know.
+/// A draining graph ends when it is idle, but not before [`DRAIN_MIN`], and at the latest after
+/// this.
 const DRAIN_MAX: Duration = Duration::from_secs(8);
-const DRAIN_LEAST: Duration = Duration::from_millis(500);
-/// The host's own epoll token; those of faces are above 2^32.
+const DRAIN_MIN: Duration = Duration::from_millis(500);
+/// Epoll token of the host's own event descriptor; tokens of faces are above 2^32.
 const WAKE: u64 = 0;
 
-/// Why a graph can't run, or can't be changed.
+/// Reasons why a graph can't run, or can't be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// A declared face that leads nowhere.
+    /// A declared face without a usable URI.
     #[error(transparent)]
-    Door(#[from] DoorError),
+    Endpoint(#[from] EndpointError),
     /// A declared face that can't be opened.
     #[error("face `{name}`: {error}")]
     Face {
-        /// In the graph.
+        /// Name of the face in the graph.
         name: String,
-        /// Why.
+        /// The error.
         error: FaceError,
     },
-    /// Elements that can't be made.
+    /// Elements that can't be built.
     #[error("{}", lines(.0))]
     Faults(Vec<Fault>),
-    /// The graph has changed, but for these.
-    #[error("the graph has changed, but these parameters are not in effect: mend them and change it again\n{}", lines(.0))]
-    NotInEffect(Vec<Fault>),
-    /// The system refused something every program needs.
-    #[error("the system refused {what}: {errno}")]
+    /// The graph has changed, except for these parameters.
+    #[error("the graph has changed, but these parameters are not in effect: correct them and change it again\n{}", lines(.0))]
+    ParametersRejected(Vec<Fault>),
+    /// A system call that every program needs has failed.
+    #[error("{what} failed: {errno}")]
     System {
-        /// What.
+        /// What was requested.
         what: &'static str,
-        /// Why.
+        /// The error.
         errno: Errno,
     },
-    /// It runs no longer.
-    #[error("the graph runs no longer")]
+    /// The graph has ended.
+    #[error("the graph has ended")]
     Ended,
 }
 
@@ -83,13 +85,13 @@ fn system(what: &'static str) -> impl Fn(Errno) -> HostError {
 }
 
 enum Message {
-    Change(Box<Graph>, Vec<Door>, ChangeOrder, Sender<Result<(), HostError>>),
+    Change(Box<Graph>, Vec<Endpoint>, ChangeMode, Sender<Result<(), HostError>>),
     Report(Sender<Report>),
     Drain,
     Stop,
 }
 
-/// Wakes a running graph and tells it something; from any thread.
+/// Sends messages to a running graph and wakes it; usable from any thread.
 #[derive(Clone)]
 pub struct Handle {
     sender: Sender<Message>,
@@ -103,57 +105,60 @@ impl fmt::Debug for Handle {
 }
 
 impl Handle {
-    /// Ends it: [`Host::run`] returns.
+    /// Stops the graph: [`Host::run`] returns.
     pub fn stop(&self) {
-        // What has ended needs to be told nothing.
-        let _ = self.tell(Message::Stop);
+        // If the host has ended there is nothing to stop.
+        let _ = self.send_message(Message::Stop);
     }
 
-    /// Takes no more Interests, and ends when nothing is awaited any more, or after some seconds.
+    /// Drops new Interests from now on, and stops when no reply is awaited any more, or after 8 s.
     ///
     /// # Errors
-    /// When it has ended.
+    /// If the graph has ended.
     pub fn drain(&self) -> Result<(), HostError> {
-        self.tell(Message::Drain)
+        self.send_message(Message::Drain)
     }
 
-    /// Takes another graph, which was found good, in place of the one that runs; when this returns, packets go through it. Asks the system's
-    /// resolver for host names, and waits for it. Not to be called by the thread that runs the graph.
+    /// Replaces the running graph by a checked one; when this returns, packets pass through the new
+    /// graph. Resolves host names and blocks meanwhile. Must not be called by the thread that runs
+    /// the graph.
     ///
     /// # Errors
-    /// When a declared face leads nowhere, an element can't be made or the graph has ended: then nothing has changed. And when it has
-    /// changed, but for some parameters: [`HostError::NotInEffect`].
-    pub fn change(&self, graph: Graph, order: ChangeOrder) -> Result<(), HostError> {
-        let doors = doors::doors(&graph)?;
+    /// If a declared face has no usable URI, an element can't be built, or the graph has ended:
+    /// then nothing has changed. With [`HostError::ParametersRejected`] the graph has changed,
+    /// except for some parameters.
+    pub fn change(&self, graph: Graph, mode: ChangeMode) -> Result<(), HostError> {
+        let endpoints = endpoints::endpoints(&graph)?;
         let (sender, receiver) = crossbeam_channel::bounded(1);
-        self.tell(Message::Change(Box::new(graph), doors, order, sender))?;
+        self.send_message(Message::Change(Box::new(graph), endpoints, mode, sender))?;
         receiver.recv().map_err(|_| HostError::Ended)?
     }
 
-    /// What was counted until now; waits for the end of a turn.
+    /// Returns the counters; waits for the end of the current loop iteration.
     ///
     /// # Errors
-    /// When it has ended.
+    /// If the graph has ended.
     pub fn report(&self) -> Result<Report, HostError> {
         let (sender, receiver) = crossbeam_channel::bounded(1);
-        self.tell(Message::Report(sender))?;
+        self.send_message(Message::Report(sender))?;
         receiver.recv().map_err(|_| HostError::Ended)
     }
 
-    fn tell(&self, message: Message) -> Result<(), HostError> {
+    fn send_message(&self, message: Message) -> Result<(), HostError> {
         self.sender.send(message).map_err(|_| HostError::Ended)?;
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
         Ok(())
     }
 }
 
-/// How often the wall clock is read.
+/// Interval between readings of the wall clock.
 const WALL_CLOCK_INTERVAL: Duration = Duration::from_secs(1);
-/// The wall clock was set when it differs by more from what the clock of the loop makes of it, milliseconds.
+/// Difference, in milliseconds, between the wall clock and the loop's clock from which on the wall
+/// clock counts as set.
 const WALL_CLOCK_STEP_MS: u64 = 500;
 
-/// Tells the time.
-pub type Clock = Box<dyn Fn() -> Instant + Send>;
+/// A clock: returns the current time.
+pub type Clock = Box<dyn Fn() -> Timestamp + Send>;
 
 /// A graph with its sockets.
 pub struct Host {
@@ -162,26 +167,28 @@ pub struct Host {
     messages: Receiver<Message>,
     handle: Handle,
     clock: Clock,
-    /// What the wall clock shows at [`Instant::START`], and when it is read again; `None` where the caller has a clock of its own.
-    wall: Option<(u64, Instant)>,
+    /// Wall clock time at [`Timestamp::START`] in milliseconds since 1970, and when to read it
+    /// again; `None` if the caller has its own clock.
+    wall_clock: Option<(u64, Timestamp)>,
     engine: Engine,
     faces: Faces,
-    doors: Vec<Door>,
-    /// Faces that were accepted where nothing listens any more: they stay until a change is complete.
-    leaving: Vec<FaceId>,
-    /// Faces that ended and whose last packets may still have to be processed: elements do not know of it yet.
-    ended: Vec<(Box<FaceStatus>, CloseReason)>,
+    endpoints: Vec<Endpoint>,
+    /// Faces whose listener a change has removed: closed when the change is complete.
+    closing_faces: Vec<FaceId>,
+    /// Faces that ended, but whose last packets may still have to be processed: elements are not
+    /// notified yet.
+    ended_faces: Vec<(Box<FaceStatus>, CloseReason)>,
     pool: Pool,
     batch: Vec<Packet>,
     out: Vec<Packet>,
-    /// Started with the first work for them.
-    threads: Option<Threads>,
-    /// When faces that are not there are tried again.
-    retry: Option<Instant>,
-    /// While it is drained: until when at most.
-    drained: Option<Instant>,
-    /// Interests refused meanwhile.
-    drained_drops: DropCounters,
+    /// Started with the first job.
+    workers: Option<WorkerPool>,
+    /// When to open missing faces again.
+    retry_at: Option<Timestamp>,
+    /// Latest end of draining; `None` if the graph is not draining.
+    drain_deadline: Option<Timestamp>,
+    /// Interests dropped while draining.
+    drain_drops: DropCounters,
 }
 
 impl fmt::Debug for Host {
@@ -191,34 +198,39 @@ impl fmt::Debug for Host {
 }
 
 impl Host {
-    /// Makes the elements of a graph that was found good, and opens its faces. Asks the system's resolver for host names.
+    /// Builds the elements of a checked graph and opens its faces. Resolves host names and blocks
+    /// meanwhile.
     ///
     /// # Errors
-    /// What can't be had, and what helps. A peer that is not there yet is no error.
+    /// If a listener can't be opened, an element can't be built, or a system call fails. A peer
+    /// that is not reachable yet is not an error.
     pub fn new(graph: &Graph) -> Result<Self, HostError> {
         let started = time::Instant::now();
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let start_unix_ms = since_1970.as_millis() as u64;
-        let clock = Box::new(move || Instant::START + started.elapsed());
+        let clock = Box::new(move || Timestamp::START + started.elapsed());
         let mut host = Host::with_clock(graph, clock, start_unix_ms)?;
-        host.wall = Some((start_unix_ms, Instant::START));
+        host.wall_clock = Some((start_unix_ms, Timestamp::START));
         Ok(host)
     }
 
-    /// As [`new`](Self::new), by a clock of the caller's: it starts at [`Instant::START`], when the wall clock shows `start_unix_ms`. Whoever sets it on
-    /// wakes the loop, by asking for a report for example.
+    /// Like [`new`](Self::new), with a clock of the caller that starts at [`Timestamp::START`],
+    /// when the wall clock shows `start_unix_ms`. After setting that clock forward, wake the loop,
+    /// for example with [`Handle::report`].
     ///
     /// # Errors
-    /// See there.
+    /// As for [`new`](Self::new).
     pub fn with_clock(graph: &Graph, clock: Clock, start_unix_ms: u64) -> Result<Self, HostError> {
-        let doors = doors::doors(graph)?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("an epoll descriptor"))?;
+        let endpoints = endpoints::endpoints(graph)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(system("creating an epoll descriptor"))?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let wake = Arc::new(eventfd(0, flags).map_err(system("an event descriptor"))?);
+        let wake = Arc::new(eventfd(0, flags).map_err(system("creating an event descriptor"))?);
         epoll::add(&epoll, &*wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)
-            .map_err(system("to watch a descriptor"))?;
-        let (key, seed) = random().map_err(system("random octets"))?;
-        let engine = Engine::starting_at(graph, key, seed, start_unix_ms).map_err(HostError::Faults)?;
+            .map_err(system("watching a descriptor"))?;
+        let (key, seed) = random_key_and_seed().map_err(system("reading random bytes"))?;
+        let engine =
+            Engine::with_start_time(graph, key, seed, start_unix_ms).map_err(HostError::Faults)?;
         let faces = Faces::new(FacesConfig::default(), epoll.as_fd())
             .map_err(|error| HostError::Face { name: crate::model::FACES.to_owned(), error })?;
         let (sender, messages) = crossbeam_channel::bounded(MESSAGES_MAX);
@@ -228,58 +240,59 @@ impl Host {
             wake,
             messages,
             clock,
-            wall: None,
+            wall_clock: None,
             engine,
             faces,
-            doors,
-            leaving: Vec::new(),
-            ended: Vec::new(),
+            endpoints,
+            closing_faces: Vec::new(),
+            ended_faces: Vec::new(),
             pool: Pool::new(key, CHUNKS_MAX, PACKETS_MAX),
             batch: Vec::new(),
             out: Vec::new(),
-            threads: None,
-            retry: None,
-            drained: None,
-            drained_drops: DropCounters::default(),
+            workers: None,
+            retry_at: None,
+            drain_deadline: None,
+            drain_drops: DropCounters::default(),
         };
         host.open_all()?;
         Ok(host)
     }
 
-    /// What listens must be had at once; peers may come later.
+    /// Listeners must open at once; peers may become reachable later.
     fn open_all(&mut self) -> Result<(), HostError> {
-        let now = Instant::START;
-        for door in self.doors.iter_mut().filter(|door| door.listens) {
-            let open = door.open(now, &mut self.faces);
-            open.map_err(|error| HostError::Face { name: door.name.clone(), error })?;
+        let now = Timestamp::START;
+        for endpoint in self.endpoints.iter_mut().filter(|endpoint| endpoint.is_listener) {
+            let open = endpoint.open(now, &mut self.faces);
+            open.map_err(|error| HostError::Face { name: endpoint.name.clone(), error })?;
         }
-        self.open_missing(now);
-        self.take_in_faces(now);
-        self.take_in_ended(now);
+        self.open_missing_endpoints(now);
+        self.process_face_events(now);
+        self.process_ended_faces(now);
         Ok(())
     }
 
-    fn open_missing(&mut self, now: Instant) {
-        let missing = self.doors.iter_mut().filter(|door| !door.is_open);
-        self.retry = missing.filter_map(|door| door.try_open(now, &mut self.faces)).min();
+    fn open_missing_endpoints(&mut self, now: Timestamp) {
+        let missing = self.endpoints.iter_mut().filter(|endpoint| !endpoint.is_open);
+        self.retry_at =
+            missing.filter_map(|endpoint| endpoint.try_open(now, &mut self.faces)).min();
     }
 
-    /// For telling it something once it runs.
+    /// Returns a handle to control the graph while it runs.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Where it listens, as URIs.
+    /// Returns the URIs of all listeners.
     pub fn listeners(&self) -> Vec<String> {
         self.faces.listeners().into_iter().map(|listener| listener.uri.to_string()).collect()
     }
 
-    /// What it runs, for tests that look inside.
+    /// Returns the engine, for tests.
     pub const fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// What was counted until now.
+    /// Returns the counters.
     pub fn report(&self) -> Report {
         let faces: Vec<(String, FaceStatus)> = self
             .faces
@@ -289,74 +302,90 @@ impl Host {
             .collect();
         let mut drops = self.engine.drops().clone();
         drops.merge(self.faces.drops());
-        drops.merge(&self.drained_drops);
+        drops.merge(&self.drain_drops);
         let totals = self.faces.totals();
         Report {
-            uptime_s: self.now().since(Instant::START).as_secs_f64(),
+            uptime_s: self.now().since(Timestamp::START).as_secs_f64(),
             changing: self.engine.is_changing(),
-            draining: self.drained.is_some(),
+            draining: self.drain_deadline.is_some(),
             received: report::received(&totals),
             sent: report::sent(&totals),
             faces: faces.iter().map(|(name, status)| FaceReport::new(name, status)).collect(),
-            missing: self.doors.iter().filter(|door| !door.is_open).map(Door::place).collect(),
+            missing: self
+                .endpoints
+                .iter()
+                .filter(|endpoint| !endpoint.is_open)
+                .map(Endpoint::name_and_uri)
+                .collect(),
             ports: self.engine.counts().iter().map(PortReport::new).collect(),
             drops: report::drops(&drops),
         }
     }
 
     fn name_of(&self, status: &FaceStatus) -> Option<String> {
-        self.door_of(status).map(|(at, _)| self.doors[at].name.clone())
+        self.endpoint_of(status).map(|(at, _)| self.endpoints[at].name.clone())
     }
 
-    /// The declared face that a face is, or was accepted by.
-    fn door_of(&self, status: &FaceStatus) -> Option<(usize, bool)> {
-        let own = self.doors.iter().position(|door| door.face == Some(status.id));
-        let accepted = || self.doors.iter().position(|door| door.accepted(status));
-        own.map(|at| (at, false)).or_else(|| accepted().map(|at| (at, true)))
+    /// Returns the index of the declared face that a face belongs to, and whether the face was
+    /// accepted by its listener.
+    fn endpoint_of(&self, status: &FaceStatus) -> Option<(usize, bool)> {
+        let connected = self.endpoints.iter().position(|endpoint| endpoint.face == Some(status.id));
+        let accepted = || self.endpoints.iter().position(|endpoint| endpoint.has_accepted(status));
+        connected.map(|at| (at, false)).or_else(|| accepted().map(|at| (at, true)))
     }
 
-    fn now(&self) -> Instant {
+    fn now(&self) -> Timestamp {
         (self.clock)()
     }
 
-    /// Runs until [`Handle::stop`], then sends what can be sent at once and closes every face.
+    /// Runs until [`Handle::stop`], then writes what can be written at once and closes every face.
     ///
     /// # Errors
-    /// When the system refuses to wait for packets.
+    /// If waiting for packets fails.
     pub fn run(&mut self) -> Result<(), HostError> {
-        let result = self.turn_until_stopped();
+        let result = self.event_loop();
         self.out.drain(..).chain(self.batch.drain(..)).for_each(|packet| self.pool.release(packet));
         self.faces.close_all(&mut self.pool);
         result
     }
 
-    fn turn_until_stopped(&mut self) -> Result<(), HostError> {
+    fn event_loop(&mut self) -> Result<(), HostError> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         loop {
             let timeout = self.timeout(self.now());
             events.clear();
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
+            match epoll::wait(
+                &self.epoll,
+                rustix::buffer::spare_capacity(&mut events),
+                timeout.as_ref(),
+            ) {
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(system("to wait for packets")(errno)),
+                Err(errno) => return Err(system("waiting for packets")(errno)),
             }
             let now = self.now();
-            self.follow_wall_clock(now);
+            self.update_wall_clock(now);
             for event in &events {
                 match event.data.u64() {
                     WAKE => {
-                        if !self.take_messages(now) {
+                        if !self.process_messages(now) {
                             return Ok(());
                         }
                     }
                     token => {
-                        self.faces.on_ready(now, token, event.flags, &mut self.pool, &mut self.batch);
+                        self.faces.on_ready(
+                            now,
+                            token,
+                            event.flags,
+                            &mut self.pool,
+                            &mut self.batch,
+                        );
                         self.forward(now);
                     }
                 }
             }
             self.tick(now);
             self.faces.flush(&mut self.pool);
-            // A write may have failed: that face has ended, and the loop does not sleep over it.
+            // A write may have detected the end of a face: handle it before waiting again.
             while self.faces.has_events() {
                 self.forward(now);
                 self.faces.flush(&mut self.pool);
@@ -367,14 +396,16 @@ impl Host {
         }
     }
 
-    /// Passes the wall clock on when it was set, or went on while the machine slept. Read once a second at most.
-    fn follow_wall_clock(&mut self, now: Instant) {
-        let Some((start_unix_ms, next_read)) = &mut self.wall else { return };
+    /// Passes the wall clock to the elements if it was set, or if the machine was suspended. Reads
+    /// it at most once a second.
+    fn update_wall_clock(&mut self, now: Timestamp) {
+        let Some((start_unix_ms, next_read)) = &mut self.wall_clock else { return };
         if now < *next_read {
             return;
         }
         *next_read = now + WALL_CLOCK_INTERVAL;
-        let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+        let unix_ms =
+            SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
         let start_ms = unix_ms.saturating_sub(now.as_millis());
         if start_ms.abs_diff(*start_unix_ms) > WALL_CLOCK_STEP_MS {
             *start_unix_ms = start_ms;
@@ -382,140 +413,155 @@ impl Host {
         }
     }
 
-    fn timeout(&self, now: Instant) -> Option<Timespec> {
-        let timers = [self.faces.deadline(), self.engine.deadline(), self.retry, self.drained];
-        let due = timers.into_iter().flatten().min().filter(|due| *due != Instant::NEVER)?;
+    fn timeout(&self, now: Timestamp) -> Option<Timespec> {
+        let timers =
+            [self.faces.deadline(), self.engine.deadline(), self.retry_at, self.drain_deadline];
+        let due = timers.into_iter().flatten().min().filter(|due| *due != Timestamp::NEVER)?;
         let wait = due.since(now);
         Some(Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) })
     }
 
-    /// Takes what was read through the elements, and queues what leaves.
-    fn forward(&mut self, now: Instant) {
-        self.take_in_faces(now);
-        if self.drained.is_some() {
-            self.refuse_interests();
+    /// Processes the packets that were read, and queues those that leave.
+    fn forward(&mut self, now: Timestamp) {
+        self.process_face_events(now);
+        if self.drain_deadline.is_some() {
+            self.drop_interests();
         }
         self.engine.process(now, &mut self.batch, &mut self.pool, &mut self.out);
-        self.exchange_work(now);
+        self.exchange_jobs(now);
         self.send(now);
-        self.take_in_ended(now);
+        self.process_ended_faces(now);
     }
 
-    /// Takes back what other threads have done, and gives them what waits.
-    fn exchange_work(&mut self, now: Instant) {
-        if self.threads.is_none() {
-            // The first errand is done here: it shows that there are some.
-            if !self.work_here(now) {
+    /// Accepts finished jobs and submits waiting ones.
+    fn exchange_jobs(&mut self, now: Timestamp) {
+        if self.workers.is_none() {
+            // The first job runs here: it shows that there are jobs.
+            if !self.run_job_here(now) {
                 return;
             }
-            self.threads = Some(Threads::start(&self.wake));
+            self.workers = Some(WorkerPool::start(&self.wake));
         }
-        let Some(threads) = &mut self.threads else { return };
-        while let Some(errand) = threads.take_back() {
-            self.engine.finish_work(now, errand, &mut self.pool, &mut self.out);
+        let Some(workers) = &mut self.workers else { return };
+        while let Some(job) = workers.next_finished() {
+            self.engine.complete_task(now, job, &mut self.pool, &mut self.out);
         }
-        while threads.has_room()
-            && let Some(errand) = self.engine.take_work()
+        while workers.has_capacity()
+            && let Some(job) = self.engine.take_task()
         {
-            threads.give(errand);
+            workers.submit(job);
         }
-        // They have enough to do: one more is done here, so that no processor waits.
-        if !threads.has_room() {
-            self.work_here(now);
+        // The other threads are busy: one more job runs here, so that no processor idles.
+        if !workers.has_capacity() {
+            self.run_job_here(now);
         }
     }
 
-    /// Does an errand on this thread; false when there is none.
-    fn work_here(&mut self, now: Instant) -> bool {
-        let Some(mut errand) = self.engine.take_work() else { return false };
-        errand.run();
-        self.engine.finish_work(now, errand, &mut self.pool, &mut self.out);
+    /// Runs a job on this thread. Returns false if there is none.
+    fn run_job_here(&mut self, now: Timestamp) -> bool {
+        let Some(mut job) = self.engine.take_task() else { return false };
+        job.run();
+        self.engine.complete_task(now, job, &mut self.pool, &mut self.out);
         true
     }
 
-    fn refuse_interests(&mut self) {
-        let mut others = Vec::with_capacity(self.batch.len());
+    fn drop_interests(&mut self) {
+        let mut replies = Vec::with_capacity(self.batch.len());
         for packet in self.batch.drain(..) {
             match self.pool.meta(&packet).kind {
-                Kind::Interest => self.pool.drop_packet(packet, Cause::Draining, &mut self.drained_drops),
-                Kind::Data | Kind::Nack => others.push(packet),
+                Kind::Interest => {
+                    self.pool.drop_packet(packet, DropCause::Draining, &mut self.drain_drops)
+                }
+                Kind::Data | Kind::Nack => replies.push(packet),
             }
         }
-        self.batch = others;
+        self.batch = replies;
     }
 
-    /// True when it was to be drained, and is. Who remembers no Interests can't know what is still awaited, so all wait for a moment.
-    fn is_drained(&self, now: Instant) -> bool {
-        self.drained.is_some_and(|until| {
-            now >= until || now + DRAIN_MAX >= until + DRAIN_LEAST && self.engine.is_idle()
+    /// Returns whether draining is complete. Elements without state don't show what is still
+    /// awaited, so draining takes at least [`DRAIN_MIN`].
+    fn is_drained(&self, now: Timestamp) -> bool {
+        self.drain_deadline.is_some_and(|latest| {
+            now >= latest || now + DRAIN_MAX >= latest + DRAIN_MIN && self.engine.is_idle()
         })
     }
 
-    fn send(&mut self, now: Instant) {
+    fn send(&mut self, now: Timestamp) {
         for packet in self.out.drain(..) {
             let egress = self.pool.meta(&packet).egress;
             self.faces.send(now, egress, packet, &mut self.pool);
         }
     }
 
-    /// Tells elements of faces that came. Those that ended wait for [`take_in_ended`](Self::take_in_ended): what they received before is
-    /// processed first.
-    fn take_in_faces(&mut self, now: Instant) {
-        let mut routes_change = false;
+    /// Notifies the elements of new faces. Faces that ended wait for
+    /// [`process_ended_faces`](Self::process_ended_faces): what they received before is processed
+    /// first.
+    fn process_face_events(&mut self, now: Timestamp) {
+        let mut must_apply_routes = false;
         for event in self.faces.events() {
             match event {
-                FaceEvent::Created(status) => match self.door_of(&status) {
+                FaceEvent::Created(status) => match self.endpoint_of(&status) {
                     Some((at, is_accepted)) => {
                         self.engine.add_face(status.id, status.info(), at, is_accepted);
                         self.engine.set_peer(status.id, status.peer());
-                        self.doors[at].is_connecting = !is_accepted && !status.up;
-                        routes_change |= !is_accepted || self.engine.graph().faces[at].is_single;
-                        tracing::debug!(face = self.doors[at].name, id = status.id.number(), uri = %status.uri, "face");
+                        self.endpoints[at].is_connecting = !is_accepted && !status.up;
+                        must_apply_routes |=
+                            !is_accepted || self.engine.graph().faces[at].is_single_peer;
+                        tracing::debug!(face = self.endpoints[at].name, id = status.id.number(), uri = %status.uri, "face");
                     }
-                    // Its listener is of a graph that runs no longer.
+                    // Its listener belongs to a graph that was replaced.
                     None => drop(self.faces.close(status.id, &mut self.pool)),
                 },
-                FaceEvent::Destroyed(status, reason) => self.ended.push((status, reason)),
+                FaceEvent::Destroyed(status, reason) => self.ended_faces.push((status, reason)),
                 FaceEvent::Up(id) => {
-                    self.doors.iter_mut().filter(|door| door.face == Some(id)).for_each(Door::up);
+                    self.endpoints
+                        .iter_mut()
+                        .filter(|endpoint| endpoint.face == Some(id))
+                        .for_each(Endpoint::mark_up);
                 }
                 FaceEvent::Down(id) => {
-                    self.doors.iter_mut().filter(|door| door.face == Some(id)).for_each(Door::down);
+                    self.endpoints
+                        .iter_mut()
+                        .filter(|endpoint| endpoint.face == Some(id))
+                        .for_each(Endpoint::mark_down);
                 }
             }
         }
         self.faces.take_last_packets(&mut self.batch);
-        if routes_change {
+        if must_apply_routes {
             self.apply(now);
         }
     }
 
-    /// Tells elements of faces that ended.
-    fn take_in_ended(&mut self, now: Instant) {
-        let mut routes_change = false;
-        for (status, reason) in core::mem::take(&mut self.ended) {
+    /// Notifies the elements of faces that ended.
+    fn process_ended_faces(&mut self, now: Timestamp) {
+        let mut must_apply_routes = false;
+        for (status, reason) in core::mem::take(&mut self.ended_faces) {
             tracing::debug!(id = status.id.number(), uri = %status.uri, %reason, "face ended");
             self.engine.remove_face(now, status.id);
-            routes_change |= self.engine.graph().faces.iter().any(|face| face.is_single);
-            if let Some(door) = self.doors.iter_mut().find(|door| door.face == Some(status.id)) {
-                let again = door.gone(now, &reason);
-                self.retry = Some(self.retry.map_or(again, |retry| retry.min(again)));
+            must_apply_routes |= self.engine.graph().faces.iter().any(|face| face.is_single_peer);
+            if let Some(endpoint) =
+                self.endpoints.iter_mut().find(|endpoint| endpoint.face == Some(status.id))
+            {
+                let retry_at = endpoint.mark_closed(now, &reason);
+                self.retry_at =
+                    Some(self.retry_at.map_or(retry_at, |earlier| earlier.min(retry_at)));
             }
         }
-        if routes_change {
+        if must_apply_routes {
             self.apply(now);
         }
     }
 
-    /// Routes that name a face lead there from now on.
-    fn apply(&mut self, now: Instant) {
+    /// Applies routes that name faces which were added or removed.
+    fn apply(&mut self, now: Timestamp) {
         if let Err(faults) = self.engine.apply(now, &mut self.pool, &mut self.out) {
             tracing::error!("some parameters are not in effect: {}", HostError::Faults(faults));
         }
         self.send(now);
     }
 
-    fn tick(&mut self, now: Instant) {
+    fn tick(&mut self, now: Timestamp) {
         if self.engine.deadline().is_some_and(|due| due <= now) {
             self.engine.tick(now, &mut self.pool, &mut self.out);
             self.send(now);
@@ -523,34 +569,34 @@ impl Host {
         if self.faces.deadline().is_some_and(|due| due <= now) {
             self.faces.tick(now, &mut self.pool);
         }
-        if self.retry.is_some_and(|due| due <= now) {
-            self.open_missing(now);
+        if self.retry_at.is_some_and(|due| due <= now) {
+            self.open_missing_endpoints(now);
         }
         if !self.engine.is_changing() {
-            for face in self.leaving.drain(..) {
+            for face in self.closing_faces.drain(..) {
                 self.faces.close(face, &mut self.pool);
             }
         }
         self.forward(now);
     }
 
-    /// False when it shall end.
-    fn take_messages(&mut self, now: Instant) -> bool {
+    /// Handles waiting messages. Returns false if the loop must end.
+    fn process_messages(&mut self, now: Timestamp) -> bool {
         let mut count = [0; 8];
         let _ = rustix::io::read(&*self.wake, &mut count[..]);
         while let Ok(message) = self.messages.try_recv() {
             match message {
                 Message::Stop => return false,
-                Message::Drain => drop(self.drained.get_or_insert(now + DRAIN_MAX)),
-                // Who asked may have gone.
+                Message::Drain => drop(self.drain_deadline.get_or_insert(now + DRAIN_MAX)),
+                // The requester may have ended.
                 Message::Report(reply) => drop(reply.send(self.report())),
-                Message::Change(graph, doors, order, reply) => {
-                    let done = self.change(now, &graph, doors, order);
-                    if let Err(error) = &done {
+                Message::Change(graph, endpoints, mode, reply) => {
+                    let result = self.change(now, &graph, endpoints, mode);
+                    if let Err(error) = &result {
                         tracing::error!("{error}");
                     }
-                    // Likewise.
-                    drop(reply.send(done));
+                    // The requester may have ended.
+                    drop(reply.send(result));
                 }
             }
         }
@@ -559,42 +605,58 @@ impl Host {
 
     fn change(
         &mut self,
-        now: Instant,
+        now: Timestamp,
         graph: &Graph,
-        mut doors: Vec<Door>,
-        order: ChangeOrder,
+        mut endpoints: Vec<Endpoint>,
+        mode: ChangeMode,
     ) -> Result<(), HostError> {
         self.forward(now);
-        let changed = self.engine.change(now, graph, order, &mut self.pool, &mut self.out);
-        let changed = changed.map_err(HostError::Faults)?;
-        for old in &mut self.doors {
-            match doors.iter_mut().find(|new| new.is_like(old)) {
+        let summary = self.engine.change(now, graph, mode, &mut self.pool, &mut self.out);
+        let summary = summary.map_err(HostError::Faults)?;
+        for old in &mut self.endpoints {
+            match endpoints.iter_mut().find(|new| new.is_same_as(old)) {
                 Some(new) => new.clone_from(old),
                 None => {
-                    let accepted =
-                        |id: &FaceId| self.faces.status(*id).is_some_and(|status| old.accepted(&status));
-                    self.leaving.extend(self.faces.ids().filter(accepted));
+                    let accepted = |id: &FaceId| {
+                        self.faces.status(*id).is_some_and(|status| old.has_accepted(&status))
+                    };
+                    self.closing_faces.extend(self.faces.ids().filter(accepted));
                     old.close(&mut self.faces, &mut self.pool);
                 }
             }
         }
-        // Those that ended are told of while their names are known.
+        // Notify elements of faces that ended while the old names are valid.
         self.forward(now);
-        self.doors = doors;
-        self.open_missing(now);
-        self.take_in_faces(now);
-        self.take_in_ended(now);
+        self.endpoints = endpoints;
+        self.open_missing_endpoints(now);
+        self.process_face_events(now);
+        self.process_ended_faces(now);
         self.apply(now);
-        let crate::engine::Changed { kept, added, removed, not_in_effect, .. } = changed;
-        tracing::info!(kept, added, removed, "graph changed");
-        if not_in_effect.is_empty() { Ok(()) } else { Err(HostError::NotInEffect(not_in_effect)) }
+        let crate::engine::ChangeSummary {
+            kept_elements,
+            added_elements,
+            removed_elements,
+            rejected_parameters,
+            ..
+        } = summary;
+        tracing::info!(
+            kept = kept_elements,
+            added = added_elements,
+            removed = removed_elements,
+            "graph changed"
+        );
+        if rejected_parameters.is_empty() {
+            Ok(())
+        } else {
+            Err(HostError::ParametersRejected(rejected_parameters))
+        }
     }
 }
 
-/// The keyed hash's secret, and the seed of what elements draw.
-fn random() -> Result<(HashKey, u64), Errno> {
-    let mut octets = [0; 40];
-    getrandom::fill(&mut octets).map_err(|_| Errno::IO)?;
-    let word = |at: usize| u64::from_ne_bytes(core::array::from_fn(|i| octets[8 * at + i]));
+/// Returns the secret of the keyed hash, and the seed for elements.
+fn random_key_and_seed() -> Result<(HashKey, u64), Errno> {
+    let mut bytes = [0; 40];
+    getrandom::fill(&mut bytes).map_err(|_| Errno::IO)?;
+    let word = |at: usize| u64::from_ne_bytes(core::array::from_fn(|i| bytes[8 * at + i]));
     Ok((HashKey::new([word(0), word(1), word(2), word(3)]), word(4)))
 }

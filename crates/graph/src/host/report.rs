@@ -1,45 +1,45 @@
-//! What a running graph counted.
+//! Counters of a running graph.
 
 use crate::engine::PortCount;
 use nw_element_api::DropCounters;
 use nw_faces::{FaceCounters, FaceStatus};
 use serde::Serialize;
 
-/// What was counted since the start.
+/// Counters since the start.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Seconds since the start.
     pub uptime_s: f64,
-    /// True while elements of an older graph still wait for answers.
+    /// True while elements of a replaced graph wait for replies.
     pub changing: bool,
-    /// True while it takes no more Interests, before its end.
+    /// True while the graph is draining: it drops new Interests.
     pub draining: bool,
-    /// Interests, Data and Nacks received by all faces there were.
+    /// Interests, Data and Nacks received by all faces, including closed ones.
     pub received: [u64; 3],
-    /// Interests, Data and Nacks sent by them.
+    /// Interests, Data and Nacks sent by all faces, including closed ones.
     pub sent: [u64; 3],
-    /// Those there are, by id.
+    /// Open faces, by id.
     pub faces: Vec<FaceReport>,
-    /// Declared faces that are not there, and are tried again: name, and where it leads.
+    /// Declared faces that are not open and are tried again: name and URI.
     pub missing: Vec<(String, String)>,
-    /// In the order of the graph.
+    /// Ports, in the order of the graph.
     pub ports: Vec<PortReport>,
-    /// By reason: those that happened.
+    /// Drops by reason, without zeros.
     pub drops: Vec<(String, u64)>,
 }
 
-/// A face.
+/// Counters of a face.
 #[derive(Clone, Debug, Serialize)]
 pub struct FaceReport {
-    /// In the graph.
+    /// Name of the face in the graph.
     pub name: String,
-    /// Its number.
+    /// Face id.
     pub id: u64,
-    /// Its peer.
+    /// URI of the peer.
     pub uri: String,
-    /// Its near end.
+    /// Local URI.
     pub local: String,
-    /// Connected, or needs no connection.
+    /// True if connected, or if the face needs no connection.
     pub up: bool,
     /// Interests, Data and Nacks received.
     pub received: [u64; 3],
@@ -47,14 +47,14 @@ pub struct FaceReport {
     pub sent: [u64; 3],
 }
 
-/// A port of an element.
+/// Counter of an element's port.
 #[derive(Clone, Debug, Serialize)]
 pub struct PortReport {
-    /// The element in the graph.
+    /// Name of the element in the graph.
     pub node: String,
     /// `in` or `out`.
     pub side: &'static str,
-    /// The port.
+    /// Name of the port.
     pub port: &'static str,
     /// Packets that passed.
     pub packets: u64,

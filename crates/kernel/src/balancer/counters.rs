@@ -1,73 +1,78 @@
-//! What the balancer's program counts.
+//! The counters of the balancer's program.
 
 use std::collections::BTreeMap;
 
-/// What became of a frame; each is counted as exactly one. The numbers are those of `bpf/balancer.h`.
+/// The outcome of a frame; each frame is counted as exactly one. The numbers are those in
+/// `bpf/balancer.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Verdict {
-    /// Not the balancer's: on to the system, untouched.
+    /// Not for the cluster: left to the system, unchanged.
     Passed,
-    /// An Interest to the member of its name.
+    /// An Interest to the cluster's port: sent to the member of its name.
     Interest,
-    /// A Data to the cluster's port, to the member of its name.
+    /// A Data to the cluster's port: sent to the member of its name.
     Data,
-    /// A Nack to the cluster's port, to the member of its name.
+    /// A Nack to the cluster's port: sent to the member of its name.
     Nack,
-    /// An NDNLPv2 fragment to the member of its packet.
+    /// An NDNLPv2 fragment to the cluster's port: sent to the member of its packet.
     Fragment,
-    /// To a control name, to the control member.
+    /// A packet with a control name: sent to the control member.
     Control,
-    /// To a member's own port or Ethernet address: to that member.
+    /// A packet to a member's own port or Ethernet address: sent to that member.
     ToMember,
-    /// A later fragment of an IPv4 packet, to the member of its first.
+    /// A later fragment of an IPv4 packet: sent to the member of the first fragment.
     IpFragment,
-    /// An Interest of a member's, to the outside from the member's own port.
+    /// An Interest from a member: sent out from the member's own port.
     InterestOut,
-    /// An Interest of a member's to a one-port peer, from the cluster's port.
+    /// An Interest from a member to a one-port peer: sent out from the cluster's port.
     InterestOutOnePort,
-    /// A Data, Nack or fragment of a member's, to the outside from the cluster's port.
+    /// A Data, Nack or fragment from a member: sent out from the cluster's port.
     AnswerOut,
-    /// A later fragment of an IPv4 packet of a member's.
+    /// A later fragment of an IPv4 packet from a member: sent out.
     IpFragmentOut,
-    /// Of a member's, rewritten, and given to the system because the neighbour is not resolved.
+    /// From a member and rewritten, but left to the system as the neighbour is not resolved.
     Unresolved,
-    /// Of a member's, longer than the link that it would leave by: given to the system, which fragments it or tells the member.
+    /// From a member and longer than the egress MTU: left to the system, which fragments it or
+    /// notifies the member.
     TooLongOut,
-    /// To the cluster, with IPv4 options: on to the system, untouched.
+    /// To the cluster, with IPv4 options: left to the system, unchanged.
     IpOptions,
-    /// To the cluster, with IPv6 extension headers: on to the system, untouched.
+    /// To the cluster, with IPv6 extension headers: left to the system, unchanged.
     Ipv6Extensions,
-    /// A later fragment of an IPv4 packet before its first: a copy is with the balancer's process. It counts again when it goes on, or is lost.
+    /// A later fragment of an IPv4 packet that arrived before the first: copied to the balancer's
+    /// process. It is counted again when it is released or lost.
     IpFragmentHeld,
     /// Dropped: no member has the slot, or there is no control member.
     NoMember,
     /// Dropped: the member has no next hop, or no address of the packet's kind.
     NoHop,
-    /// Dropped: no route to where a member sends.
+    /// Dropped: no route to the destination of a member's packet.
     NoRoute,
-    /// Dropped: its time to live (hop limit) ended here.
+    /// Dropped: the time to live (hop limit) ended.
     TimeToLive,
-    /// Dropped: too long for the link to the member.
+    /// Dropped: longer than the MTU towards the member.
     TooLong,
-    /// Dropped: a later fragment of an IPv4 packet whose first one did not come in time, or one too many to be held.
+    /// Dropped: a later fragment of an IPv4 packet whose first fragment did not arrive in time, or
+    /// that could not be held.
     IpFragmentLost,
-    /// Dropped: an NDNLPv2 packet with Ack or TxSequence; a link through a balancer has no reliability.
+    /// Dropped: an NDNLPv2 packet with Ack or TxSequence, as reliability does not work through a
+    /// balancer.
     Reliability,
     /// Dropped: an NDNLPv2 packet without a fragment.
     Idle,
-    /// Dropped: the name does not begin within 128 octets, or there are more than 16 link fields.
+    /// Dropped: the name does not start within 128 bytes, or there are more than 16 link fields.
     HeaderLimit,
-    /// Dropped: begins like a packet of NDN, and is none.
+    /// Dropped: starts like an NDN packet but is malformed.
     Malformed,
-    /// Dropped: no packet of NDN.
+    /// Dropped: not an NDN packet.
     NotNdn,
-    /// Dropped: the program could not read or write what it knows to be there, or has no configuration.
+    /// Dropped: the program could not read or write the frame, or has no configuration.
     Failed,
 }
 
 impl Verdict {
-    /// Every verdict, in the order of their numbers.
+    /// All verdicts, in the order of their numbers.
     pub const ALL: [Verdict; 29] = [
         Verdict::Passed,
         Verdict::Interest,
@@ -100,7 +105,7 @@ impl Verdict {
         Verdict::Failed,
     ];
 
-    /// The counter's name: lower case, words joined by `_`.
+    /// Returns the counter's name in metrics, such as `ip_fragment`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Verdict::Passed => "passed",
@@ -135,13 +140,13 @@ impl Verdict {
         }
     }
 
-    /// Whether such a frame is dropped.
+    /// Returns whether such a frame is dropped.
     pub const fn is_drop(self) -> bool {
         self as u8 >= Verdict::NoMember as u8
     }
 }
 
-/// What went to a member, or came from it.
+/// The packets to or from a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Direction {
     /// Interests.
@@ -150,25 +155,29 @@ pub struct Direction {
     pub data: u64,
     /// Nacks.
     pub nacks: u64,
-    /// NDNLPv2 fragments after the first, which counts as what the packet is; and later fragments of IPv4 packets.
+    /// NDNLPv2 fragments after the first (which counts as the packet's kind), and later IPv4
+    /// fragments.
     pub fragments: u64,
-    /// Anything else, to the member's own port: what it is, is not looked at beyond its first octets.
+    /// Other packets to the member's own port, which are not parsed beyond the first bytes.
     pub others: u64,
-    /// Octets of the frames as they came.
-    pub octets: u64,
+    /// Bytes of the frames as received.
+    pub bytes: u64,
 }
 
 impl Direction {
     /// Adds the words of `struct direction`.
     fn add(&mut self, words: &[u64]) {
-        let Direction { interests, data, nacks, fragments, others, octets } = self;
-        for (sum, at) in [(interests, 0), (data, 1), (nacks, 2), (fragments, 3), (others, 4), (octets, 8)] {
+        let Direction { interests, data, nacks, fragments, others, bytes } = self;
+        for (sum, at) in
+            [(interests, 0), (data, 1), (nacks, 2), (fragments, 3), (others, 4), (bytes, 8)]
+        {
             *sum = sum.wrapping_add(words[at]);
         }
     }
 }
 
-/// Of one member. A packet counts when it was sent on, or given to the system to be sent on.
+/// The counters of a member. A packet counts when it was sent on, or left to the system to be sent
+/// on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberCounters {
     /// Packets to the member.
@@ -177,12 +186,13 @@ pub struct MemberCounters {
     pub from: Direction,
 }
 
-/// As `struct counters` of `bpf/balancer.h`: verdicts, then 64 members, each with two directions of eight kinds and octets.
+/// The layout of `struct counters` in `bpf/balancer.h`: verdicts, then 64 members with two
+/// directions, each of eight packet kinds and the bytes.
 const VERDICTS: usize = 32;
 const DIRECTION: usize = 9;
 pub(super) const WORDS: usize = VERDICTS + 64 * 2 * DIRECTION;
 
-/// What the program has counted.
+/// All counters of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BalancerCounters {
     verdicts: [u64; Verdict::ALL.len()],
@@ -190,10 +200,13 @@ pub struct BalancerCounters {
 }
 
 impl BalancerCounters {
-    /// Adds what one processor counted.
+    /// Adds the counters of one CPU.
     pub(super) fn add(&mut self, counted: &[u64; WORDS]) {
         let (verdicts, members) = counted.split_at(VERDICTS);
-        self.verdicts.iter_mut().zip(verdicts).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
+        self.verdicts
+            .iter_mut()
+            .zip(verdicts)
+            .for_each(|(sum, count)| *sum = sum.wrapping_add(*count));
         for (number, words) in (0u8..).zip(members.chunks_exact(2 * DIRECTION)).skip(1) {
             if words.iter().any(|count| *count > 0) {
                 let member = self.members.entry(number).or_default();
@@ -204,12 +217,12 @@ impl BalancerCounters {
         }
     }
 
-    /// Frames with this verdict.
+    /// Returns the number of frames with this verdict.
     pub fn verdict(&self, verdict: Verdict) -> u64 {
         self.verdicts[verdict as usize]
     }
 
-    /// All verdicts.
+    /// Returns all verdicts with their counts.
     pub fn verdicts(&self) -> impl Iterator<Item = (Verdict, u64)> + '_ {
         Verdict::ALL.iter().map(|verdict| (*verdict, self.verdict(*verdict)))
     }
@@ -220,18 +233,19 @@ impl BalancerCounters {
         *lost = lost.wrapping_add(count);
     }
 
-    /// All frames that the program has seen: the sum of the verdicts but for held fragments, which count again when they go on or are lost.
+    /// Returns the number of frames seen: the sum of all verdicts except held fragments, which
+    /// count again when they are released or lost.
     pub fn frames(&self) -> u64 {
-        let sum = self.verdicts.iter().fold(0u64, |sum, more| sum.wrapping_add(*more));
+        let sum = self.verdicts.iter().fold(0u64, |sum, count| sum.wrapping_add(*count));
         sum.wrapping_sub(self.verdict(Verdict::IpFragmentHeld))
     }
 
-    /// Of the members that something was counted of, by number.
+    /// Returns the counters of all members with packets, by number.
     pub fn members(&self) -> impl Iterator<Item = (u8, MemberCounters)> + '_ {
         self.members.iter().map(|(number, counters)| (*number, *counters))
     }
 
-    /// Of a member; all 0 for one that was never set.
+    /// Returns the counters of a member; zeros if it has none.
     pub fn member(&self, number: u8) -> MemberCounters {
         self.members.get(&number).copied().unwrap_or_default()
     }

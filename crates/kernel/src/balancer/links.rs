@@ -1,4 +1,4 @@
-//! Where the program is attached.
+//! The interfaces that the balancer's program is attached to.
 
 use super::maps::Maps;
 use super::options::AttachMode;
@@ -14,25 +14,26 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
-/// A program that is being started has all descriptors until it runs: a link that was let go of lives on in it for so long, step by step.
-const LETTING_GO: Duration = Duration::from_millis(2);
-const LETTING_GO_STEPS: u32 = 50;
+/// A released link may live on for a moment, in a process between fork and exec that has inherited
+/// its descriptor. Attaching is retried at this interval.
+const RELEASE_WAIT: Duration = Duration::from_millis(2);
+const RELEASE_WAITS: u32 = 50;
 
-/// What keeps the program at an interface: this value, or a pin.
+/// The owner of a link: this value, or a pin in the bpf file system.
 #[derive(Debug)]
-enum Held {
-    Here { _link: FdLink },
+enum LinkOwner {
+    Process { _link: FdLink },
     Pinned(PinnedLink),
 }
 
-/// By the interface's index.
+/// The links, by interface index.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    held: BTreeMap<u32, (AttachMode, Held)>,
+    links: BTreeMap<u32, (AttachMode, LinkOwner)>,
 }
 
 impl Links {
-    /// Takes over what is pinned, when its maps are these: this program takes the place of the one before.
+    /// Adopts the pinned links if the maps are theirs: this program replaces the earlier one.
     pub fn adopt(&mut self, maps: &mut Maps, pins: &Pins) -> Result<(), KernelError> {
         if !pins.had_maps() {
             return Ok(());
@@ -44,7 +45,7 @@ impl Links {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (u32, AttachMode)> + '_ {
-        self.held.iter().map(|(index, (mode, _))| (*index, *mode))
+        self.links.iter().map(|(index, (mode, _))| (*index, *mode))
     }
 
     pub fn attach(
@@ -55,35 +56,36 @@ impl Links {
         wanted: Option<AttachMode>,
     ) -> Result<AttachMode, KernelError> {
         let index = index_of(interface)?;
-        // Of a program with another layout: still there, and not adopted.
-        if let Some(pins) = pins.filter(|_| !self.held.contains_key(&index)) {
+        // A pinned link of a program with another layout was not adopted, but may still be there.
+        if let Some(pins) = pins.filter(|_| !self.links.contains_key(&index)) {
             for (_, mode) in pins.links()?.into_iter().filter(|(pinned, _)| *pinned == index) {
                 self.take_over(maps, pins, index, mode)?;
             }
         }
-        let mut patience = 0;
-        if let Some((mode, _)) = self.held.get(&index) {
+        let mut waits = 0;
+        if let Some((mode, _)) = self.links.get(&index) {
             if wanted.is_none_or(|wanted| wanted == *mode) {
                 return Ok(*mode);
             }
             self.release(index)?;
-            patience = LETTING_GO_STEPS;
+            waits = RELEASE_WAITS;
         }
         let modes = wanted.as_ref().map_or(&AttachMode::ALL[..], std::slice::from_ref);
         let mut last = None;
         for mode in modes {
-            match make_once_free(maps, index, *mode, patience) {
+            match attach_when_free(maps, index, *mode, waits) {
                 Ok(link) => {
-                    let held = match pins {
-                        Some(pins) => Held::Pinned(pin(link, pins, index, *mode)?),
-                        None => Held::Here { _link: link },
+                    let owner = match pins {
+                        Some(pins) => LinkOwner::Pinned(pin(link, pins, index, *mode)?),
+                        None => LinkOwner::Process { _link: link },
                     };
-                    self.held.insert(index, (*mode, held));
+                    self.links.insert(index, (*mode, owner));
                     return Ok(*mode);
                 }
                 Err(source) => last = Some(refusal(interface, *mode, source)),
             }
-            // Only a driver that can't is reason to try the next: another program there is not to be passed over unasked.
+            // The next mode is tried only if the driver has no XDP: another program is never
+            // bypassed.
             if !matches!(last, Some(KernelError::NoDriver { .. })) {
                 break;
             }
@@ -96,25 +98,27 @@ impl Links {
     }
 
     pub fn clear(&mut self) -> Result<(), KernelError> {
-        while let Some(index) = self.held.keys().next().copied() {
+        while let Some(index) = self.links.keys().next().copied() {
             self.release(index)?;
         }
         Ok(())
     }
 
     fn release(&mut self, index: u32) -> Result<(), KernelError> {
-        match self.held.remove(&index) {
-            // A link without a pin goes with its last descriptor.
-            Some((_, Held::Pinned(link))) => match link.unpin() {
+        match self.links.remove(&index) {
+            // A link without a pin ends with its last descriptor.
+            Some((_, LinkOwner::Pinned(link))) => match link.unpin() {
                 Ok(link) => drop(link),
-                Err(e) => return Err(KernelError::of("taking the balancer off an interface", e)),
+                Err(e) => {
+                    return Err(KernelError::of("detaching the balancer from an interface", e));
+                }
             },
-            Some((_, Held::Here { .. })) | None => {}
+            Some((_, LinkOwner::Process { .. })) | None => {}
         }
         Ok(())
     }
 
-    /// Puts this program into a pinned link. A link whose interface is gone goes.
+    /// Replaces the program of a pinned link by this one. Removes the pin if the interface is gone.
     fn take_over(
         &mut self,
         maps: &mut Maps,
@@ -143,35 +147,39 @@ impl Links {
             Ok(()) => {
                 let link = PinnedLink::from_pin(&path)
                     .map_err(|e| KernelError::of("a pinned link of the balancer", e))?;
-                self.held.insert(index, (mode, Held::Pinned(link)));
+                self.links.insert(index, (mode, LinkOwner::Pinned(link)));
                 Ok(())
             }
-            Err(source) if os_error(&*source) == Some(Errno::NOLINK) => {
-                std::fs::remove_file(&path).map_err(|e| KernelError::of("a pinned link of the balancer", e))
-            }
+            Err(source) if os_error(&*source) == Some(Errno::NOLINK) => std::fs::remove_file(&path)
+                .map_err(|e| KernelError::of("a pinned link of the balancer", e)),
             Err(source) => Err(KernelError::of("replacing the balancer's program", source)),
         }
     }
 }
 
-/// As [`make`]; where there is another program, it may go yet.
-fn make_once_free(maps: &mut Maps, index: u32, mode: AttachMode, steps: u32) -> Result<FdLink, Cause> {
-    for _ in 0..steps {
-        match make(maps, index, mode) {
-            Err(source) if is_taken(&source) => thread::sleep(LETTING_GO),
-            made => return made,
+/// Attaches; if another program is attached, retries for some time, as it may be on its way out.
+fn attach_when_free(
+    maps: &mut Maps,
+    index: u32,
+    mode: AttachMode,
+    waits: u32,
+) -> Result<FdLink, Cause> {
+    for _ in 0..waits {
+        match attach(maps, index, mode) {
+            Err(source) if is_taken(&source) => thread::sleep(RELEASE_WAIT),
+            result => return result,
         }
     }
-    make(maps, index, mode)
+    attach(maps, index, mode)
 }
 
-/// Whether there is another program already.
+/// Returns whether another program is attached already.
 fn is_taken(source: &Cause) -> bool {
     matches!(os_error(&**source), Some(Errno::BUSY | Errno::EXIST))
 }
 
-/// Attaches, and makes the link this one's own.
-fn make(maps: &mut Maps, index: u32, mode: AttachMode) -> Result<FdLink, Cause> {
+/// Attaches, and returns the link, which the program no longer owns.
+fn attach(maps: &mut Maps, index: u32, mode: AttachMode) -> Result<FdLink, Cause> {
     if mode == AttachMode::TrafficControl {
         let program = maps.tc()?;
         let name = name_of(index)?;
@@ -188,7 +196,8 @@ fn make(maps: &mut Maps, index: u32, mode: AttachMode) -> Result<FdLink, Cause> 
 }
 
 fn pin(link: FdLink, pins: &Pins, index: u32, mode: AttachMode) -> Result<PinnedLink, KernelError> {
-    link.pin(pins.link(index, mode)).map_err(|e| KernelError::of("pinning a link of the balancer", e))
+    link.pin(pins.link(index, mode))
+        .map_err(|e| KernelError::of("pinning a link of the balancer", e))
 }
 
 fn refusal(interface: &str, mode: AttachMode, source: Cause) -> KernelError {
@@ -199,27 +208,30 @@ fn refusal(interface: &str, mode: AttachMode, source: Cause) -> KernelError {
             KernelError::Busy { interface, source }
         }
         (Some(Errno::NODEV), _) => KernelError::NoInterface(interface),
-        (Some(Errno::INVAL), AttachMode::TrafficControl) => KernelError::NoTrafficControl { source },
+        (Some(Errno::INVAL), AttachMode::TrafficControl) => {
+            KernelError::NoTrafficControl { source }
+        }
         (_, AttachMode::TrafficControl) => {
             KernelError::of("attaching the balancer to traffic control", source)
         }
-        // A driver without XDP, or without it as things are: its MTU, its queues.
+        // The driver has no XDP, or not with its current MTU and queues.
         _ => KernelError::NoDriver { interface, mode: mode.as_str(), source },
     }
 }
 
-/// The index of an interface in this thread's network namespace.
+/// Returns the index of an interface in this thread's network namespace.
 fn index_of(interface: &str) -> Result<u32, KernelError> {
-    let none = || KernelError::NoInterface(interface.to_owned());
+    let missing = || KernelError::NoInterface(interface.to_owned());
     if interface.is_empty() || interface.contains('\0') {
-        return Err(none());
+        return Err(missing());
     }
-    let any = socket(AddressFamily::INET, SocketType::DGRAM, None)
+    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)
         .map_err(|e| KernelError::of("a socket", std::io::Error::from(e)))?;
-    rustix::net::netdevice::name_to_index(any, interface).map_err(|_| none())
+    rustix::net::netdevice::name_to_index(socket, interface).map_err(|_| missing())
 }
 
 fn name_of(index: u32) -> Result<String, Cause> {
-    let any = socket(AddressFamily::INET, SocketType::DGRAM, None).map_err(std::io::Error::from)?;
-    Ok(rustix::net::netdevice::index_to_name(any, index).map_err(std::io::Error::from)?)
+    let socket =
+        socket(AddressFamily::INET, SocketType::DGRAM, None).map_err(std::io::Error::from)?;
+    Ok(rustix::net::netdevice::index_to_name(socket, index).map_err(std::io::Error::from)?)
 }

@@ -1,10 +1,10 @@
-//! The program's maps, octet by octet as `bpf/balancer.h` declares them.
+//! The program's maps, laid out byte by byte as `bpf/balancer.h` declares them.
 
 use super::counters::{BalancerCounters, WORDS};
 use super::options::{BalancerOptions, Hop, Link, MemberEntry};
 use super::{PROGRAM_TC, PROGRAM_XDP};
 use crate::error::{Cause, KernelError};
-use crate::object::verified;
+use crate::object::{address_key, verified};
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, Pod};
@@ -15,10 +15,11 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 
-/// Whoever changes a map in `bpf/balancer.h` or `bpf/ndn.h` that is kept gives the layout another number.
+/// The version of the pinned maps' layout. Increase it with every change to a map in
+/// `bpf/balancer.h` or `bpf/ndn.h` that is in [`PINNED`].
 pub(super) const LAYOUT: u32 = 4;
-/// Maps that outlive the process. The others hold notes of the packet at hand.
-pub(super) const KEPT: &[&str] = &[
+/// The maps that outlive the process. The others hold the state of the current packet only.
+pub(super) const PINNED: &[&str] = &[
     "cluster",
     "members",
     "slots",
@@ -35,20 +36,21 @@ pub(super) const KEPT: &[&str] = &[
     "held_lost",
     "counters",
 ];
-const LINE_OCTETS: usize = 64;
+/// Slots and ports are written in lines of this many bytes.
+const LINE_BYTES: usize = 64;
 const CLUSTER_WORDS: usize = 11;
-/// Where a cluster's ruling is.
-const RULING_WORD: usize = 5;
+/// The word of `struct cluster` that holds `struct rule_state`.
+const RULE_STATE_WORD: usize = 5;
 const MEMBER_WORDS: usize = 9;
 const HAS_V4: u32 = 1;
 const HAS_V6: u32 = 2;
 const HAS_HOP: u32 = 4;
 const HAS_MAC: u32 = 8;
 
-type Line = [u8; LINE_OCTETS];
+type Line = [u8; LINE_BYTES];
 type MemberWords = [u64; MEMBER_WORDS];
 
-/// The loaded object.
+/// The loaded object file with its maps and programs.
 #[derive(Debug)]
 pub(super) struct Maps {
     ebpf: Ebpf,
@@ -59,7 +61,7 @@ impl Maps {
         Maps { ebpf }
     }
 
-    /// Loads the program for XDP; the other is loaded when it is needed.
+    /// Loads the XDP program. The traffic-control program is loaded when it is needed.
     pub fn load_program(&mut self) -> Result<(), KernelError> {
         let load = |maps: &mut Maps| -> Result<(), Cause> {
             let program = maps.xdp()?;
@@ -81,7 +83,7 @@ impl Maps {
         Ok(program)
     }
 
-    /// Writes what does not change.
+    /// Writes the settings that do not change.
     pub fn configure(&mut self, options: &BalancerOptions) -> Result<(), KernelError> {
         let mut cluster = Words::<CLUSTER_WORDS>::default();
         let ethernet = options.ethernet.as_ref();
@@ -90,14 +92,19 @@ impl Maps {
         cluster
             .number(ethernet.map_or(0, |e| e.outside_index))
             .number(ethernet.map_or(0, |e| e.inside_index));
-        cluster.put(&v6).put(&v4).number(sum(&v4)).number(sum(&v6)).number(u32::from(options.port.to_be()));
-        // Of maps that were adopted, the rules stay.
-        let [lengths, control] = self.ruling()?;
+        cluster
+            .put(&v6)
+            .put(&v4)
+            .number(sum(&v4))
+            .number(sum(&v6))
+            .number(u32::from(options.port.to_be()));
+        // Adopted maps keep their rules.
+        let [lengths, control] = self.rule_state()?;
         cluster.number(lengths).number(control);
         for word in options.key.words() {
             cluster.put(&word.to_ne_bytes());
         }
-        // One shard: what ndn.h's choice of shards needs, to begin at all.
+        // `struct config` needs one shard at least, although the balancer has none.
         cluster.number(1).number(0);
         if let Some(ethernet) = ethernet {
             cluster.mac(ethernet.outside_mac).mac(ethernet.group);
@@ -105,7 +112,8 @@ impl Maps {
         self.set("cluster", 0, cluster.words())
     }
 
-    /// Writes a member that was `known`, or takes it away. Whoever looks meanwhile sees it as it was, or as it is.
+    /// Writes or removes (`None`) a member; `known` is its previous entry. Packets see the old or
+    /// the new entry.
     pub fn write_member(
         &mut self,
         number: u8,
@@ -114,15 +122,18 @@ impl Maps {
     ) -> Result<(), KernelError> {
         let write = |maps: &mut Maps| -> Result<(), KernelError> {
             maps.set("members", u32::from(number), entry.map_or([0; MEMBER_WORDS], member_words))?;
-            if let Some(known) = known.filter(|known| entry.is_none_or(|entry| entry.port != known.port)) {
+            if let Some(known) =
+                known.filter(|known| entry.is_none_or(|entry| entry.port != known.port))
+            {
                 maps.write_port(known.port, 0)?;
             }
             if let Some(entry) = entry {
                 maps.write_port(entry.port, number)?;
             }
-            let (old, new) = (known.map(keys_of).unwrap_or_default(), entry.map(keys_of).unwrap_or_default());
-            for gone in old.iter().filter(|key| !new.contains(key)) {
-                maps.remove_address(gone, number)?;
+            let (old, new) =
+                (known.map(keys_of).unwrap_or_default(), entry.map(keys_of).unwrap_or_default());
+            for removed in old.iter().filter(|key| !new.contains(key)) {
+                maps.remove_address(removed, number)?;
             }
             new.iter().try_for_each(|key| maps.insert("addresses", key, u32::from(number)))
         };
@@ -132,9 +143,13 @@ impl Maps {
     pub fn read_members(&mut self) -> Result<BTreeMap<u8, MemberEntry>, KernelError> {
         let read = |maps: &Maps| -> Result<BTreeMap<u8, MemberEntry>, Cause> {
             let map: Array<_, MemberWords> = maps.map("members")?.try_into()?;
-            let each = (1..=MEMBERS_MAX).map(|number| Ok((number, map.get(&u32::from(number), 0)?)));
-            let all: Vec<(u8, MemberWords)> = each.collect::<Result<_, MapError>>()?;
-            Ok(all.into_iter().filter_map(|(number, words)| Some((number, member_of(words)?))).collect())
+            let entries =
+                (1..=MEMBERS_MAX).map(|number| Ok((number, map.get(&u32::from(number), 0)?)));
+            let all: Vec<(u8, MemberWords)> = entries.collect::<Result<_, MapError>>()?;
+            Ok(all
+                .into_iter()
+                .filter_map(|(number, words)| Some((number, member_of(words)?)))
+                .collect())
         };
         read(self).map_err(|e| KernelError::of("reading the balancer's members", e))
     }
@@ -146,33 +161,34 @@ impl Maps {
             Ok(lines.concat())
         };
         let slots = read(self).map_err(|e| KernelError::of("reading the balancer's slots", e))?;
-        debug_assert_eq!(slots.len(), SLOTS, "as many slots as nw-slot-table says");
+        debug_assert_eq!(slots.len(), SLOTS, "the map has the slots of nw-slot-table");
         Ok(slots)
     }
 
     /// Writes the lines that differ.
     pub fn write_slots(&mut self, known: &[u8], slots: &[u8]) -> Result<(), KernelError> {
-        let lines = known.chunks_exact(LINE_OCTETS).zip(slots.chunks_exact(LINE_OCTETS));
+        let lines = known.chunks_exact(LINE_BYTES).zip(slots.chunks_exact(LINE_BYTES));
         for (index, (_, line)) in (0..).zip(lines).filter(|(_, (old, new))| old != new) {
-            let mut octets = [0; LINE_OCTETS];
-            octets.copy_from_slice(line);
-            self.set("slots", index, octets)?;
+            let mut bytes = [0; LINE_BYTES];
+            bytes.copy_from_slice(line);
+            self.set("slots", index, bytes)?;
         }
         Ok(())
     }
 
     pub fn write_control(&mut self, number: u8) -> Result<(), KernelError> {
-        let [lengths, _] = self.ruling()?;
-        self.set_ruling([lengths, u32::from(number)])
+        let [lengths, _] = self.rule_state()?;
+        self.set_rule_state([lengths, u32::from(number)])
     }
 
-    /// New rules first, then the lengths there are, then away with the old ones: no name is without a rule that it had and has.
+    /// Adds new rules, then sets the lengths, then removes old rules: a prefix with a rule before
+    /// and after always has one.
     pub fn write_rules(&mut self, rules: &Rules, key: &HashKey) -> Result<(), KernelError> {
         let mut wanted = BTreeMap::<u64, [u8; 4]>::new();
         let mut lengths = 0;
         for (prefix, effect) in rules.iter() {
             let (mut hash, mut length) = (key.root(), 0);
-            // Rules are checked when they are made, so their prefixes can be hashed.
+            // Prefixes were checked when the rules were created, so they can be hashed.
             let _ = prefix_hashes(prefix.as_bytes(), key, |components, _, state| {
                 (hash, length) = (state, components)
             });
@@ -184,20 +200,20 @@ impl Maps {
             wanted.insert(hash, [low, high, control, length as u8]);
             lengths |= 1 << length;
         }
-        let [before, control] = self.ruling()?;
+        let [before, control] = self.rule_state()?;
         for (hash, rule) in &wanted {
             self.insert("rules", hash, *rule)?;
         }
-        self.set_ruling([before | lengths, control])?;
+        self.set_rule_state([before | lengths, control])?;
         self.retain::<u64, [u8; 4]>("rules", |hash| wanted.contains_key(hash))?;
-        self.set_ruling([lengths, control])
+        self.set_rule_state([lengths, control])
     }
 
     pub fn write_one_port(&mut self, peers: &[SocketAddr]) -> Result<(), KernelError> {
         let wanted: Vec<[u64; 3]> = peers
             .iter()
             .map(|peer| {
-                let [high, low] = key_of(peer.ip());
+                let [high, low] = address_key(peer.ip());
                 [high, low, u64::from(peer.port().to_be())]
             })
             .collect();
@@ -209,11 +225,11 @@ impl Maps {
         self.retain::<u32, [u32; 2]>("links", |index| {
             links.iter().any(|link| link.interface_index == *index)
         })?;
-        let below = |link: &Link| [link.underlying_index, u32::from(link.vlan)];
-        self.retain::<[u32; 2], u32>("vlans", |key| links.iter().any(|link| below(link) == *key))?;
+        let tagged = |link: &Link| [link.underlying_index, u32::from(link.vlan)];
+        self.retain::<[u32; 2], u32>("vlans", |key| links.iter().any(|link| tagged(link) == *key))?;
         for link in links {
-            self.insert("links", &link.interface_index, below(link))?;
-            self.insert("vlans", &below(link), link.interface_index)?;
+            self.insert("links", &link.interface_index, tagged(link))?;
+            self.insert("vlans", &tagged(link), link.interface_index)?;
         }
         Ok(())
     }
@@ -235,36 +251,37 @@ impl Maps {
             let map: Array<_, [u64; CLUSTER_WORDS]> = self.map("cluster")?.try_into()?;
             Ok(map.get(&0, 0)?)
         };
-        read().map_err(|e| KernelError::of("reading what the balancer was told", e))
+        read().map_err(|e| KernelError::of("reading the balancer's settings", e))
     }
 
-    /// Lengths of rules, and the control member.
-    fn ruling(&self) -> Result<[u32; 2], KernelError> {
-        let octets = self.cluster()?[RULING_WORD].to_ne_bytes();
-        Ok([0, 4].map(|at| u32::from_ne_bytes(std::array::from_fn(|i| octets[at + i]))))
+    /// Returns the lengths of rules (bit n: n components), and the control member.
+    fn rule_state(&self) -> Result<[u32; 2], KernelError> {
+        let bytes = self.cluster()?[RULE_STATE_WORD].to_ne_bytes();
+        Ok([0, 4].map(|at| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]))))
     }
 
-    /// All else is written as it is.
-    fn set_ruling(&mut self, ruling: [u32; 2]) -> Result<(), KernelError> {
+    /// Writes the lengths of rules and the control member; all other settings are unchanged.
+    fn set_rule_state(&mut self, state: [u32; 2]) -> Result<(), KernelError> {
         let mut cluster = self.cluster()?;
         let mut words = Words::<1>::default();
-        words.number(ruling[0]).number(ruling[1]);
-        [cluster[RULING_WORD]] = words.words();
+        words.number(state[0]).number(state[1]);
+        [cluster[RULE_STATE_WORD]] = words.words();
         self.set("cluster", 0, cluster)
     }
 
     fn write_port(&mut self, port: u16, number: u8) -> Result<(), KernelError> {
-        let (index, at) = (u32::from(port) / LINE_OCTETS as u32, usize::from(port) % LINE_OCTETS);
+        let (index, at) = (u32::from(port) / LINE_BYTES as u32, usize::from(port) % LINE_BYTES);
         let read = |maps: &Maps| -> Result<Line, Cause> {
             let map: Array<_, Line> = maps.map("ports")?.try_into()?;
             Ok(map.get(&index, 0)?)
         };
-        let mut line = read(self).map_err(|e| KernelError::of("reading the balancer's ports", e))?;
+        let mut line =
+            read(self).map_err(|e| KernelError::of("reading the balancer's ports", e))?;
         line[at] = number;
         self.set("ports", index, line)
     }
 
-    /// Takes an address away, unless another member has it too and was written later.
+    /// Removes an address, unless another member has it by now.
     fn remove_address(&mut self, key: &[u64; 2], number: u8) -> Result<(), KernelError> {
         let remove = |maps: &mut Maps| -> Result<(), Cause> {
             let mut map: HashMap<_, [u64; 2], u32> = maps.map_mut("addresses")?.try_into()?;
@@ -277,7 +294,8 @@ impl Maps {
         remove(self).map_err(|e| KernelError::of("the balancer's addresses", e))
     }
 
-    /// A map that another thread works on. Its own descriptor: programs that are loaded later need this one's.
+    /// Returns a map for another thread, with a descriptor of its own: programs loaded later need
+    /// this one.
     pub fn share(&self, name: &str) -> Result<Map, Cause> {
         let fd = match self.map(name)? {
             Map::RingBuf(data) | Map::LruHashMap(data) | Map::Array(data) => data.fd(),
@@ -299,15 +317,20 @@ impl Maps {
             let mut map: Array<&mut MapData, V> = maps.map_mut(name)?.try_into()?;
             Ok(map.set(index, value, 0)?)
         };
-        set(self).map_err(|e| KernelError::of("what the balancer is told", e))
+        set(self).map_err(|e| KernelError::of("a setting of the balancer", e))
     }
 
-    fn insert<K: Pod, V: Pod>(&mut self, name: &'static str, key: &K, value: V) -> Result<(), KernelError> {
+    fn insert<K: Pod, V: Pod>(
+        &mut self,
+        name: &'static str,
+        key: &K,
+        value: V,
+    ) -> Result<(), KernelError> {
         let insert = |maps: &mut Maps| -> Result<(), Cause> {
             let mut map: HashMap<&mut MapData, K, V> = maps.map_mut(name)?.try_into()?;
             Ok(map.insert(key, value, 0)?)
         };
-        insert(self).map_err(|e| KernelError::of("what the balancer is told", e))
+        insert(self).map_err(|e| KernelError::of("a setting of the balancer", e))
     }
 
     /// Removes the keys that are not wanted.
@@ -319,26 +342,26 @@ impl Maps {
         let retain = |maps: &mut Maps| -> Result<(), Cause> {
             let mut map: HashMap<&mut MapData, K, V> = maps.map_mut(name)?.try_into()?;
             let known: Vec<K> = map.keys().collect::<Result<_, _>>()?;
-            known.iter().filter(|key| !wanted(key)).try_for_each(|gone| Ok(map.remove(gone)?))
+            known.iter().filter(|key| !wanted(key)).try_for_each(|key| Ok(map.remove(key)?))
         };
-        retain(self).map_err(|e| KernelError::of("what the balancer is told", e))
+        retain(self).map_err(|e| KernelError::of("a setting of the balancer", e))
     }
 }
 
-/// A structure that is written from its first octet on.
+/// Writes a C structure field by field, from its first byte on.
 struct Words<const N: usize> {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 impl<const N: usize> Default for Words<N> {
     fn default() -> Self {
-        Words { octets: Vec::with_capacity(8 * N) }
+        Words { bytes: Vec::with_capacity(8 * N) }
     }
 }
 
 impl<const N: usize> Words<N> {
-    fn put(&mut self, octets: &[u8]) -> &mut Self {
-        self.octets.extend_from_slice(octets);
+    fn put(&mut self, bytes: &[u8]) -> &mut Self {
+        self.bytes.extend_from_slice(bytes);
         self
     }
 
@@ -350,10 +373,12 @@ impl<const N: usize> Words<N> {
         self.put(&mac).put(&[0; 2])
     }
 
-    /// The words; zeros behind what was put.
+    /// Returns the structure as words, padded with zeros.
     fn words(&self) -> [u64; N] {
         std::array::from_fn(|word| {
-            u64::from_ne_bytes(std::array::from_fn(|i| self.octets.get(8 * word + i).copied().unwrap_or(0)))
+            u64::from_ne_bytes(std::array::from_fn(|i| {
+                self.bytes.get(8 * word + i).copied().unwrap_or(0)
+            }))
         })
     }
 }
@@ -370,8 +395,8 @@ fn member_words(entry: &MemberEntry) -> MemberWords {
     ] {
         flags |= if has { flag } else { 0 };
     }
-    let none = Hop { interface_index: 0, own_mac: [0; 6], mac: [0; 6], vlan: None, mtu_octets: 0 };
-    let hop = entry.hop.unwrap_or(none);
+    let unset = Hop { interface_index: 0, own_mac: [0; 6], mac: [0; 6], vlan: None, mtu_bytes: 0 };
+    let hop = entry.hop.unwrap_or(unset);
     let mut words = Words::<MEMBER_WORDS>::default();
     words
         .put(&v6)
@@ -380,26 +405,29 @@ fn member_words(entry: &MemberEntry) -> MemberWords {
         .number(sum(&v6))
         .number(u32::from(entry.port.to_be()))
         .number(flags);
-    words.number(hop.interface_index).number(u32::from(hop.vlan.unwrap_or(0))).number(hop.mtu_octets);
+    words
+        .number(hop.interface_index)
+        .number(u32::from(hop.vlan.unwrap_or(0)))
+        .number(hop.mtu_bytes);
     words.put(&hop.mac).put(&hop.own_mac).number(0).mac(entry.mac.unwrap_or_default());
     words.words()
 }
 
-/// The way back; `None` where there is no member.
+/// The inverse of [`member_words`]. `None` if there is no member.
 fn member_of(words: MemberWords) -> Option<MemberEntry> {
-    let octets: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    let number = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| octets[at + i]));
-    let mac = |at: usize| -> [u8; 6] { std::array::from_fn(|i| octets[at + i]) };
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let number = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
+    let mac = |at: usize| -> [u8; 6] { std::array::from_fn(|i| bytes[at + i]) };
     let flags = number(32);
-    let v6: [u8; 16] = std::array::from_fn(|i| octets[i]);
-    let v4: [u8; 4] = std::array::from_fn(|i| octets[16 + i]);
+    let v6: [u8; 16] = std::array::from_fn(|i| bytes[i]);
+    let v4: [u8; 4] = std::array::from_fn(|i| bytes[16 + i]);
     let vlan = number(40) as u16;
     let hop = Hop {
         interface_index: number(36),
         own_mac: mac(54),
         mac: mac(48),
         vlan: (vlan != 0).then_some(vlan),
-        mtu_octets: number(44),
+        mtu_bytes: number(44),
     };
     (flags != 0).then(|| MemberEntry {
         address_v4: (flags & HAS_V4 != 0).then(|| Ipv4Addr::from(v4)),
@@ -410,9 +438,9 @@ fn member_of(words: MemberWords) -> Option<MemberEntry> {
     })
 }
 
-/// The sum of 16-bit words as they lie in memory, carries added.
-fn sum(octets: &[u8]) -> u32 {
-    let words = octets.chunks_exact(2).map(|pair| u32::from(u16::from_ne_bytes([pair[0], pair[1]])));
+/// Returns the one's complement sum of 16-bit words in memory order, for incremental checksums.
+fn sum(bytes: &[u8]) -> u32 {
+    let words = bytes.chunks_exact(2).map(|pair| u32::from(u16::from_ne_bytes([pair[0], pair[1]])));
     let mut sum: u32 = words.sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -420,25 +448,15 @@ fn sum(octets: &[u8]) -> u32 {
     sum
 }
 
-/// What a member is found by, besides its port.
+/// Returns the keys of a member in the map `addresses`.
 fn keys_of(entry: &MemberEntry) -> Vec<[u64; 2]> {
     let mac = entry.mac.map(|mac| {
-        let mut octets = [0; 8];
-        octets[..6].copy_from_slice(&mac);
-        [u64::MAX, u64::from_le_bytes(octets)]
+        let mut bytes = [0; 8];
+        bytes[..6].copy_from_slice(&mac);
+        [u64::MAX, u64::from_le_bytes(bytes)]
     });
     let addresses = [entry.address_v4.map(IpAddr::V4), entry.address_v6.map(IpAddr::V6)];
-    addresses.into_iter().flatten().map(key_of).chain(mac).collect()
-}
-
-/// An address as the program's maps have it: IPv4 ones mapped.
-pub(crate) fn key_of(address: IpAddr) -> [u64; 2] {
-    let octets = match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
-    };
-    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| octets[at + i]));
-    [word(0), word(8)]
+    addresses.into_iter().flatten().map(address_key).chain(mac).collect()
 }
 
 #[cfg(test)]
@@ -446,7 +464,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_laid_out_as_the_program_reads_them() {
+    fn member_layout_equals_the_program_s() {
         let entry = MemberEntry {
             address_v4: Some([192, 0, 2, 9].into()),
             address_v6: Some("2001:db8::9".parse().unwrap()),
@@ -456,15 +474,15 @@ mod tests {
                 own_mac: [1, 2, 3, 4, 5, 6],
                 mac: [10, 11, 12, 13, 14, 15],
                 vlan: Some(300),
-                mtu_octets: 1500,
+                mtu_bytes: 1500,
             }),
             mac: Some([2, 0, 0, 0, 0, 9]),
         };
         let words = member_words(&entry);
-        let octets: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        assert_eq!(octets[16..20], [192, 0, 2, 9]);
-        assert_eq!(octets[28..30], 6371u16.to_be_bytes());
-        assert_eq!(octets[48..60], [10, 11, 12, 13, 14, 15, 1, 2, 3, 4, 5, 6]);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        assert_eq!(bytes[16..20], [192, 0, 2, 9]);
+        assert_eq!(bytes[28..30], 6371u16.to_be_bytes());
+        assert_eq!(bytes[48..60], [10, 11, 12, 13, 14, 15, 1, 2, 3, 4, 5, 6]);
         assert_eq!(member_of(words), Some(entry));
         let bare = MemberEntry { address_v6: None, hop: None, mac: None, ..entry };
         assert_eq!(member_of(member_words(&bare)), Some(bare));
@@ -472,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_fold() {
+    fn sum_folds_carries() {
         assert_eq!(sum(&[0xff, 0xff, 1, 0]), 1);
         assert_eq!(sum(&[0; 16]), 0);
         assert_eq!(sum(&[0xff; 16]), 0xffff);

@@ -1,10 +1,12 @@
-//! The balancer of a cluster: loading and attaching its program, and telling it members, slots, rules, peers and links.
+//! The balancer of a cluster: loads and attaches its program, and writes its maps (members, slots,
+//! rules, peers, links).
 //!
-//! The program is `bpf/balancer.bpf.c` (for XDP, and its twin for traffic control); what it does with each packet is told there and in
-//! decision 0030. The name's part of its decisions is [`nw_slot_table`]'s, to the bit.
+//! The program is `bpf/balancer.bpf.c`, in one version for XDP and one for traffic control.
+//! Decision 0030 describes what it does with each packet. It chooses members exactly as
+//! [`nw_slot_table`] does.
 
+mod benchmark;
 mod counters;
-mod figures;
 mod held;
 mod links;
 mod maps;
@@ -12,8 +14,8 @@ mod options;
 mod pins;
 mod statistics;
 
+pub use benchmark::{Sink, Source, Swap};
 pub use counters::{BalancerCounters, Direction, MemberCounters, Verdict};
-pub use figures::{Sink, Source, Swap};
 pub use held::{HeldFragments, HeldReport};
 pub use options::{AttachMode, BalancerOptions, EthernetOptions, Hop, Link, MemberEntry};
 pub use statistics::{RunTime, Statistics};
@@ -30,18 +32,19 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 static CODE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/balancer.o"));
-const PROGRAM_XDP: &str = "nw_slot_table";
+const PROGRAM_XDP: &str = "nw_balance";
 const PROGRAM_TC: &str = "nw_balance_tc";
 
-/// Most one-port peers there may be.
+/// Maximum number of one-port peers.
 pub const ONE_PORT_PEERS_MAX: usize = 4096;
-/// Most VLAN interfaces there may be.
+/// Maximum number of VLAN interfaces.
 pub const LINKS_MAX: usize = 256;
 
 /// A loaded balancer program.
 ///
-/// Without [`pin`](BalancerOptions::pin) it goes with this value. With it, maps and links outlive the process: dropping this value leaves the
-/// program where it is, and it goes on with what it was told last, until [`remove`](Self::remove).
+/// Without [`pin`](BalancerOptions::pin) the program ends with this value. With it, maps and links
+/// outlive the process: after this value is dropped the program works on with its last settings,
+/// until [`remove`](Self::remove).
 #[derive(Debug)]
 pub struct Balancer {
     maps: Maps,
@@ -54,22 +57,28 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// Loads the program; with [`pin`](BalancerOptions::pin), adopts the maps and links that are pinned there when their layout is the one of
-    /// this version: members, slots, rules, peers, links and counters stay, and at each interface this program takes the place of the one
-    /// before, without a gap. Maps of another layout are left behind, and links of such a program are taken over by
-    /// [`attach`](Self::attach), without a gap too. Mounts a bpf file system at `/sys/fs/bpf` where the folder shall be in it and there is none.
+    /// Loads the program.
+    ///
+    /// With [`pin`](BalancerOptions::pin), adopts pinned maps and links if their layout is this
+    /// version's: members, slots, rules, peers, links and counters stay, and this program replaces
+    /// the earlier one at each interface without a gap. Maps of another layout are removed, and
+    /// [`attach`](Self::attach) takes over the links of such a program. Mounts a bpf file system at
+    /// `/sys/fs/bpf` if the directory is below it and none is mounted.
     ///
     /// # Errors
-    /// [`Rights`](KernelError::Rights) and [`TooOld`](KernelError::TooOld) say what the machine lacks, [`Cluster`](KernelError::Cluster) what
-    /// can't be, [`Pin`](KernelError::Pin) what is wrong with the folder.
+    /// [`Rights`](KernelError::Rights) and [`TooOld`](KernelError::TooOld) if the machine lacks
+    /// something,
+    /// [`Cluster`](KernelError::Cluster) for invalid options, [`Pin`](KernelError::Pin) for an
+    /// unusable
+    /// directory.
     pub fn load(options: &BalancerOptions) -> Result<Balancer, KernelError> {
         options.check()?;
         let pins = options.pin.as_deref().map(Pins::open).transpose()?;
         let mut loader = EbpfLoader::new();
-        // The running kernel's own types matter to none of the programs, and reading them takes a while.
+        // None of the programs needs the running kernel's types, and reading them takes a while.
         loader.btf(None);
         if let Some(pins) = &pins {
-            for name in maps::KEPT {
+            for name in maps::PINNED {
                 loader.map_pin_path(name, pins.map(name));
             }
         }
@@ -85,78 +94,99 @@ impl Balancer {
         Ok(Balancer { maps, links, pins, key: options.key, port: options.port, members, slots })
     }
 
-    /// Whether what was pinned is in use: members, slots and rules are then what the process before said.
+    /// Returns whether pinned maps were adopted: members, slots and rules are those of the earlier
+    /// process.
     pub fn adopted(&self) -> bool {
         self.pins.as_ref().is_some_and(Pins::had_maps)
     }
 
-    /// Attaches to an interface. Without a `wanted` mode it is native, or generic where the driver can't, or traffic control. Where it is attached
-    /// already that stays, and its mode is returned, unless another is wanted.
+    /// Attaches to an interface, and returns the mode. Without a `wanted` mode: native, else
+    /// generic, else traffic control. If the program is attached already and no other mode is
+    /// wanted, nothing changes.
     ///
     /// # Errors
-    /// [`NoInterface`](KernelError::NoInterface); [`Busy`](KernelError::Busy) when another XDP program is there (traffic control can be wanted
-    /// then); [`Rights`](KernelError::Rights); [`NoDriver`](KernelError::NoDriver) when native is wanted and the driver can't;
+    /// [`NoInterface`](KernelError::NoInterface); [`Busy`](KernelError::Busy) if another XDP
+    /// program is
+    /// attached (traffic control is possible then); [`Rights`](KernelError::Rights);
+    /// [`NoDriver`](KernelError::NoDriver) if the driver can't run the wanted mode;
     /// [`NoTrafficControl`](KernelError::NoTrafficControl) before Linux 6.6.
-    pub fn attach(&mut self, interface: &str, wanted: Option<AttachMode>) -> Result<AttachMode, KernelError> {
+    pub fn attach(
+        &mut self,
+        interface: &str,
+        wanted: Option<AttachMode>,
+    ) -> Result<AttachMode, KernelError> {
         self.links.attach(&mut self.maps, self.pins.as_ref(), interface, wanted)
     }
 
-    /// Takes the program off an interface; nothing happens where it is not.
+    /// Detaches the program from an interface. Does nothing if it is not attached.
     ///
     /// # Errors
-    /// [`NoInterface`](KernelError::NoInterface), or when the system does not.
+    /// [`NoInterface`](KernelError::NoInterface), or the system refuses.
     pub fn detach(&mut self, interface: &str) -> Result<(), KernelError> {
         self.links.detach(interface)
     }
 
-    /// Interfaces with the program, by index (those pinned by a process before among them), and how it is attached.
+    /// Returns the interfaces (by index) that the program is attached to, including those pinned by
+    /// an earlier process, with their modes.
     pub fn attached(&self) -> Vec<(u32, AttachMode)> {
         self.links.iter().collect()
     }
 
-    /// Takes the program off all interfaces and removes what is pinned.
+    /// Detaches the program from all interfaces, and removes all pins.
     ///
     /// # Errors
-    /// When the system does not.
+    /// The system refuses.
     pub fn remove(mut self) -> Result<(), KernelError> {
         self.links.clear()?;
         self.pins.take().map_or(Ok(()), Pins::remove)
     }
 
-    /// Tells where a member is, from the next packet on; also of one that is known. It gets names only by [`set_slots`](Self::set_slots).
+    /// Adds or changes a member, from the next packet on. It takes names only after
+    /// [`set_slots`](Self::set_slots).
     ///
     /// # Errors
-    /// [`Member`](KernelError::Member) says what can't be: a number that is not 1 to 63, a port that is 0, the cluster's, or another member's.
+    /// [`Member`](KernelError::Member) for a number outside 1 to 63, for port 0, the cluster's port
+    /// or another
+    /// member's port, for a missing address or an invalid VLAN.
     pub fn set_member(&mut self, number: u8, entry: &MemberEntry) -> Result<(), KernelError> {
         let refuse = |why: String| Err(KernelError::Member { number, why });
         if !(1..=MEMBERS_MAX).contains(&number) {
             return refuse(format!("members have numbers from 1 to {MEMBERS_MAX}"));
         }
         if entry.port == 0 || entry.port == self.port {
-            return refuse(format!("{} can't be its UDP port; each member needs one of its own", entry.port));
+            return refuse(format!(
+                "{} can't be its UDP port; each member needs one of its own",
+                entry.port
+            ));
         }
-        if let Some((other, _)) = self.members.iter().find(|(n, m)| **n != number && m.port == entry.port) {
+        if let Some((other, _)) =
+            self.members.iter().find(|(n, m)| **n != number && m.port == entry.port)
+        {
             return refuse(format!(
                 "UDP port {} is member {other}'s; each member needs one of its own",
                 entry.port
             ));
         }
         if entry.address_v4.is_none() && entry.address_v6.is_none() && entry.mac.is_none() {
-            return refuse("it has no address: give one of IPv4, of IPv6, or of Ethernet".to_owned());
+            return refuse(
+                "it has no address: give an IPv4, an IPv6 or an Ethernet address".to_owned(),
+            );
         }
-        if let Some(vlan) = entry.hop.and_then(|hop| hop.vlan).filter(|vlan| !(1..=4094).contains(vlan)) {
-            return refuse(format!("{vlan} is no VLAN; they are 1 to 4094"));
+        if let Some(vlan) =
+            entry.hop.and_then(|hop| hop.vlan).filter(|vlan| !(1..=4094).contains(vlan))
+        {
+            return refuse(format!("{vlan} is not a VLAN id (1 to 4094)"));
         }
         self.maps.write_member(number, self.members.get(&number), Some(entry))?;
         self.members.insert(number, *entry);
         Ok(())
     }
 
-    /// Forgets a member: packets to its port are no member's any more, those of its slots are dropped (`no_member`). Nothing happens when
-    /// there is none.
+    /// Removes a member, if it exists. Packets to its port are passed to the system; packets of its
+    /// slots are dropped (`no_member`).
     ///
     /// # Errors
-    /// When the kernel does not.
+    /// The kernel refuses.
     pub fn clear_member(&mut self, number: u8) -> Result<(), KernelError> {
         let Some(known) = self.members.get(&number) else { return Ok(()) };
         self.maps.write_member(number, Some(known), None)?;
@@ -164,22 +194,28 @@ impl Balancer {
         Ok(())
     }
 
-    /// The members as they are set, by number.
+    /// Returns the members, by number.
     pub fn members(&self) -> &BTreeMap<u8, MemberEntry> {
         &self.members
     }
 
-    /// Sets the member of each slot ([`nw_slot_table::Table::slots`]); writes only what differs. How many slots changed is returned.
+    /// Sets the member of each slot ([`nw_slot_table::Table::slots`]), writing only differences.
+    /// Returns the number of changed slots.
     ///
     /// # Errors
-    /// [`Slots`](KernelError::Slots) when they are not [`nw_slot_table::SLOTS`], or one holds no number of a member.
+    /// [`Slots`](KernelError::Slots) if there are not [`nw_slot_table::SLOTS`], or one is not a
+    /// member's
+    /// number.
     pub fn set_slots(&mut self, slots: &[u8]) -> Result<usize, KernelError> {
         if slots.len() != SLOTS {
-            return Err(KernelError::Slots(format!("{} were given, and there are {SLOTS}", slots.len())));
+            return Err(KernelError::Slots(format!(
+                "{} were given, and there are {SLOTS}",
+                slots.len()
+            )));
         }
         if let Some(number) = slots.iter().find(|number| **number > MEMBERS_MAX) {
             return Err(KernelError::Slots(format!(
-                "{number} is no member's number; they are 1 to {MEMBERS_MAX}"
+                "{number} is not a member's number (1 to {MEMBERS_MAX})"
             )));
         }
         self.maps.write_slots(&self.slots, slots)?;
@@ -188,15 +224,15 @@ impl Balancer {
         Ok(changed)
     }
 
-    /// The slots as they are set.
+    /// Returns the slots.
     pub fn slots(&self) -> &[u8] {
         &self.slots
     }
 
-    /// The member that serves the rules' control names; 0 for none.
+    /// Sets the member that serves control names; 0: none.
     ///
     /// # Errors
-    /// [`Member`](KernelError::Member) when the number is above 63.
+    /// [`Member`](KernelError::Member) if the number is above 63.
     pub fn set_control(&mut self, number: u8) -> Result<(), KernelError> {
         if number > MEMBERS_MAX {
             let why = format!("members have numbers from 1 to {MEMBERS_MAX}");
@@ -208,42 +244,44 @@ impl Balancer {
     /// Sets the rules.
     ///
     /// # Errors
-    /// When the kernel does not take them.
+    /// The kernel refuses.
     pub fn set_rules(&mut self, rules: &Rules) -> Result<(), KernelError> {
         self.maps.write_rules(rules, &self.key)
     }
 
-    /// Sets the peers whose Interests leave from the cluster's port, at most [`ONE_PORT_PEERS_MAX`]; writes only what differs.
+    /// Sets the peers that get Interests from the cluster's port, at most [`ONE_PORT_PEERS_MAX`],
+    /// writing only differences.
     ///
     /// # Errors
-    /// [`TooMany`](KernelError::TooMany), or when the kernel does not take them.
+    /// [`TooMany`](KernelError::TooMany), or the kernel refuses.
     pub fn set_one_port_peers(&mut self, peers: &[SocketAddr]) -> Result<(), KernelError> {
         bounded("one-port peers", peers.len(), ONE_PORT_PEERS_MAX)?;
         self.maps.write_one_port(peers)
     }
 
-    /// Sets the VLAN interfaces that routes may lead to, at most [`LINKS_MAX`].
+    /// Sets the VLAN interfaces that routes may use, at most [`LINKS_MAX`].
     ///
     /// # Errors
-    /// [`TooMany`](KernelError::TooMany), or when the kernel does not take them.
+    /// [`TooMany`](KernelError::TooMany), or the kernel refuses.
     pub fn set_links(&mut self, links: &[Link]) -> Result<(), KernelError> {
         bounded("VLAN interfaces", links.len(), LINKS_MAX)?;
         self.maps.write_links(links)
     }
 
-    /// What the program has counted since the maps were made; adopting goes on counting.
+    /// Returns the counters since the maps were created; adopted maps continue to count.
     ///
     /// # Errors
-    /// When the kernel does not give them out.
+    /// The kernel refuses.
     pub fn counters(&self) -> Result<BalancerCounters, KernelError> {
         self.maps.counters()
     }
 
-    /// Takes up the IPv4 fragments that the program could not send on, as they came before the first one of their packet. To be had after
-    /// [`attach`](Self::attach), and once: two would each get a part. Without it, or when its process is gone, such fragments are dropped.
+    /// Creates the buffer for IPv4 fragments that arrive before the first one of their packet. Call
+    /// it after [`attach`](Self::attach) and only once, as two buffers would each get a part of the
+    /// fragments. Without it such fragments are dropped.
     ///
     /// # Errors
-    /// As [`load`](Self::load).
+    /// The errors of [`load`](Self::load).
     pub fn held_fragments(&mut self) -> Result<HeldFragments, KernelError> {
         let native = self.attached().into_iter().filter(|(_, mode)| *mode == AttachMode::Native);
         let native = native.map(|(index, _)| index).collect();
@@ -251,10 +289,10 @@ impl Balancer {
             .map_err(|e| KernelError::of("holding fragments for the balancer", e))
     }
 
-    /// How often the program for XDP ran, and how long, while [`Statistics`] were kept.
+    /// Returns the runs of the XDP program while [`Statistics`] were enabled.
     ///
     /// # Errors
-    /// When the kernel does not say.
+    /// The statistics can't be read.
     pub fn run_time(&mut self) -> Result<RunTime, KernelError> {
         self.maps
             .xdp()
@@ -262,13 +300,13 @@ impl Balancer {
             .map_err(|e| KernelError::of("reading a program's statistics", e))
     }
 
-    /// The program itself, for tests that run it on frames of their own.
+    /// Returns the XDP program, for tests that run it on frames.
     #[doc(hidden)]
     pub fn program(&mut self) -> Result<&mut Xdp, KernelError> {
         self.maps.xdp().map_err(|e| KernelError::of("the balancer's program", e))
     }
 
-    /// Its twin for traffic control.
+    /// Returns the traffic-control program.
     #[doc(hidden)]
     pub fn program_tc(&mut self) -> Result<&mut SchedClassifier, KernelError> {
         self.maps.tc().map_err(|e| KernelError::of("the balancer's program", e))

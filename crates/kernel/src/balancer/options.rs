@@ -1,24 +1,25 @@
-//! What the balancer is told: plain values.
+//! The balancer's settings: plain values.
 
 use crate::error::KernelError;
 use nw_name::HashKey;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-/// What does not change while the program runs.
+/// The settings that do not change while the program runs.
 #[derive(Clone, Debug)]
 pub struct BalancerOptions {
-    /// Names are hashed by it; the same at all balancers of a cluster.
+    /// The key of the name hash, the same on all balancers of a cluster.
     pub key: HashKey,
-    /// The cluster's address; this one, the other, or both.
+    /// The cluster's IPv4 address. At least one address is needed.
     pub cluster_v4: Option<Ipv4Addr>,
-    /// The cluster's address; this one, the other, or both.
+    /// The cluster's IPv6 address.
     pub cluster_v6: Option<Ipv6Addr>,
-    /// The cluster's UDP port, not 0; NDN's is 6363.
+    /// The cluster's UDP port, not 0; usually 6363.
     pub port: u16,
-    /// Ethernet faces, where the cluster has them.
+    /// The settings for Ethernet faces, if the cluster has them.
     pub ethernet: Option<EthernetOptions>,
-    /// A folder in a bpf file system, where maps and links outlive the process; it is made if there is none.
+    /// A directory in a bpf file system in which maps and links outlive the process. It is created
+    /// if needed.
     pub pin: Option<PathBuf>,
 }
 
@@ -32,49 +33,51 @@ impl BalancerOptions {
                 "it has no address: give one of IPv4, of IPv6, or two interfaces for Ethernet",
             ));
         }
-        let unspecified = self.cluster_v4.is_some_and(|v4| v4.is_unspecified() || v4.is_multicast())
-            || self.cluster_v6.is_some_and(|v6| v6.is_unspecified() || v6.is_multicast());
-        if unspecified {
-            return Err(KernelError::Cluster("its address must be one that a packet can come from"));
+        let is_unusable =
+            self.cluster_v4.is_some_and(|v4| v4.is_unspecified() || v4.is_multicast())
+                || self.cluster_v6.is_some_and(|v6| v6.is_unspecified() || v6.is_multicast());
+        if is_unusable {
+            return Err(KernelError::Cluster("its address must be a unicast address"));
         }
         Ok(())
     }
 }
 
-/// NDN over Ethernet (EtherType 0x8624): one interface to the outside, one to the members.
+/// NDN over Ethernet (EtherType 0x8624): one interface towards clients, one towards members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EthernetOptions {
-    /// Index of the interface where the cluster is one neighbour.
+    /// Index of the interface towards clients, where the cluster is one neighbour.
     pub outside_index: u32,
-    /// The Ethernet address that the cluster has there.
+    /// The cluster's Ethernet address on that interface.
     pub outside_mac: [u8; 6],
-    /// Index of the interface where the members are.
+    /// Index of the interface towards members.
     pub inside_index: u32,
-    /// NDN's group on both; [`EthernetOptions::GROUP`] by default.
+    /// NDN's multicast address on both; usually [`EthernetOptions::GROUP`].
     pub group: [u8; 6],
 }
 
 impl EthernetOptions {
-    /// NDN's multicast group.
+    /// NDN's multicast address.
     pub const GROUP: [u8; 6] = [0x01, 0x00, 0x5e, 0x00, 0x17, 0xaa];
 }
 
 /// How the program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AttachMode {
-    /// XDP in the driver, before a frame becomes anything else: the fastest.
+    /// XDP in the driver: the fastest.
     Native,
-    /// XDP by the system, for drivers that can't.
+    /// Generic XDP, for drivers without XDP.
     Generic,
-    /// Traffic control at ingress (clsact): where XDP can't be attached, or another XDP program is.
+    /// Traffic control at ingress: if XDP can't be attached, or another XDP program is.
     TrafficControl,
 }
 
 impl AttachMode {
-    /// Every mode, the fastest first.
-    pub const ALL: [AttachMode; 3] = [AttachMode::Native, AttachMode::Generic, AttachMode::TrafficControl];
+    /// All modes, the fastest first.
+    pub const ALL: [AttachMode; 3] =
+        [AttachMode::Native, AttachMode::Generic, AttachMode::TrafficControl];
 
-    /// Its name: `native`, `generic` or `tc`.
+    /// Returns the name: `native`, `generic` or `tc`.
     pub const fn as_str(self) -> &'static str {
         match self {
             AttachMode::Native => "native",
@@ -84,43 +87,45 @@ impl AttachMode {
     }
 }
 
-/// Where a member is.
+/// The addresses of a member, and the next hop to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberEntry {
-    /// Its address, where it is reached by IPv4.
+    /// Its IPv4 address.
     pub address_v4: Option<Ipv4Addr>,
-    /// Its address, where it is reached by IPv6.
+    /// Its IPv6 address.
     pub address_v6: Option<Ipv6Addr>,
-    /// Its own UDP port: neither the cluster's nor another member's.
+    /// Its own UDP port, different from the cluster's and other members'.
     pub port: u16,
-    /// The next hop on the way to it; without one (not known yet) packets to it are dropped and counted `no_hop`.
+    /// The next hop to it. `None` (not resolved yet): packets to it are dropped and counted as
+    /// `no_hop`.
     pub hop: Option<Hop>,
-    /// Its Ethernet address, where the cluster has Ethernet faces.
+    /// Its Ethernet address, if the cluster has Ethernet faces.
     pub mac: Option<[u8; 6]>,
 }
 
-/// The next hop on the way to a member.
+/// The next hop to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// Index of the interface that frames leave by: a real one; of a VLAN interface, the one below it.
+    /// Index of the egress interface; for a VLAN interface, of the underlying one.
     pub interface_index: u32,
     /// The Ethernet address of that interface.
     pub own_mac: [u8; 6],
     /// The neighbour's Ethernet address.
     pub mac: [u8; 6],
-    /// The VLAN tag frames shall have, 1 to 4094; `None` for none.
+    /// The VLAN tag of frames, 1 to 4094; `None`: untagged.
     pub vlan: Option<u16>,
-    /// The longest IP packet that the link takes, in octets; longer ones are dropped and counted `too_long`.
-    pub mtu_octets: u32,
+    /// The MTU (length of an IP packet), bytes. Longer packets are dropped and counted as
+    /// `too_long`.
+    pub mtu_bytes: u32,
 }
 
-/// A VLAN interface of the balancer: what the system's routes lead to, and what that is on the wire.
+/// A VLAN interface of this machine, which the system's routes may lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Index of the VLAN interface.
     pub interface_index: u32,
-    /// Index of the interface below it.
+    /// Index of the underlying interface.
     pub underlying_index: u32,
-    /// Its tag, 1 to 4094.
+    /// The VLAN id, 1 to 4094.
     pub vlan: u16,
 }

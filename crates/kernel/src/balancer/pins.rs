@@ -1,8 +1,8 @@
-//! The folder where maps and links outlive the process.
+//! The directory in which maps and links outlive the process.
 //!
 //! ```text
-//! FOLDER/maps-LAYOUT/NAME          maps of one layout
-//! FOLDER/links/INDEX-MODE          links: the interface's index, how the program is attached
+//! DIRECTORY/maps-LAYOUT/NAME          maps of one layout
+//! DIRECTORY/links/INDEX-MODE          links: interface index and attach mode
 //! ```
 
 use super::maps::LAYOUT;
@@ -14,59 +14,65 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// "CAFE4A11", as Linux knows a bpf file system.
+/// The magic number of a bpf file system.
 const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 const BPF_FS: &str = "/sys/fs/bpf";
 
 #[derive(Debug)]
 pub(super) struct Pins {
-    folder: PathBuf,
+    directory: PathBuf,
     had_maps: bool,
 }
 
 impl Pins {
-    /// The folder, made where it is missing; maps of other layouts go.
-    pub fn open(folder: &Path) -> Result<Pins, KernelError> {
-        if folder.starts_with(BPF_FS) && !is_bpf_fs(Path::new(BPF_FS)) {
-            mount("bpf", BPF_FS, "bpf", MountFlags::empty(), None)
-                .map_err(|e| refusal(folder, "no bpf file system is mounted at /sys/fs/bpf, and this process may not mount one (`mount -t bpf bpf /sys/fs/bpf` as root does)", e.into()))?;
+    /// Opens the directory, creating it if needed. Removes maps of other layouts.
+    pub fn open(directory: &Path) -> Result<Pins, KernelError> {
+        if directory.starts_with(BPF_FS) && !is_bpf_fs(Path::new(BPF_FS)) {
+            mount("bpf", BPF_FS, "bpf", MountFlags::empty(), None).map_err(|e| {
+                let why = "no bpf file system is mounted at /sys/fs/bpf, and this process may not mount one \
+                               (run `mount -t bpf bpf /sys/fs/bpf` as root)";
+                refusal(directory, why, e.into())
+            })?;
         }
-        let mut pins = Pins { folder: folder.to_owned(), had_maps: false };
-        let maps = pins.maps_folder();
+        let mut pins = Pins { directory: directory.to_owned(), had_maps: false };
+        let maps = pins.maps_directory();
         pins.had_maps = maps.is_dir();
-        for needed in [&maps, &pins.links_folder()] {
-            fs::create_dir_all(needed).map_err(|e| refusal(folder, "the folder can't be made", e))?;
+        for needed in [&maps, &pins.links_directory()] {
+            fs::create_dir_all(needed)
+                .map_err(|e| refusal(directory, "the directory can't be created", e))?;
         }
-        if !is_bpf_fs(folder) {
-            // A folder on a disk: what was made of it goes again, if it is empty.
-            [maps, pins.links_folder(), folder.to_owned()].iter().for_each(|made| drop(fs::remove_dir(made)));
-            let why = "it is not in a bpf file system; take a folder below /sys/fs/bpf";
-            return Err(refusal(folder, why, io::ErrorKind::Unsupported.into()));
+        if !is_bpf_fs(directory) {
+            // Not a bpf file system: remove what was created, if it is empty.
+            [maps, pins.links_directory(), directory.to_owned()]
+                .iter()
+                .for_each(|path| drop(fs::remove_dir(path)));
+            let why = "it is not in a bpf file system; use a directory below /sys/fs/bpf";
+            return Err(refusal(directory, why, io::ErrorKind::Unsupported.into()));
         }
         pins.remove_other_layouts()
-            .map_err(|e| refusal(folder, "maps of another version can't be removed", e))?;
+            .map_err(|e| refusal(directory, "maps of another version can't be removed", e))?;
         Ok(pins)
     }
 
-    /// Whether maps of this layout were there.
+    /// Returns whether maps of this layout were pinned before.
     pub fn had_maps(&self) -> bool {
         self.had_maps
     }
 
-    /// Where a map is pinned.
+    /// Returns the path of a map's pin.
     pub fn map(&self, name: &str) -> PathBuf {
-        self.maps_folder().join(name)
+        self.maps_directory().join(name)
     }
 
-    /// Where a link is pinned.
+    /// Returns the path of a link's pin.
     pub fn link(&self, index: u32, mode: AttachMode) -> PathBuf {
-        self.links_folder().join(format!("{index}-{}", mode.as_str()))
+        self.links_directory().join(format!("{index}-{}", mode.as_str()))
     }
 
-    /// The links that are pinned.
+    /// Returns the pinned links: interface index and mode.
     pub fn links(&self) -> Result<Vec<(u32, AttachMode)>, KernelError> {
         let read = || -> io::Result<Vec<_>> {
-            let names: Vec<_> = fs::read_dir(self.links_folder())?.collect::<io::Result<_>>()?;
+            let names: Vec<_> = fs::read_dir(self.links_directory())?.collect::<io::Result<_>>()?;
             let parse = |name: &str| {
                 let (index, mode) = name.split_once('-')?;
                 let mode = AttachMode::ALL.into_iter().find(|known| known.as_str() == mode)?;
@@ -77,27 +83,29 @@ impl Pins {
             links.sort_unstable();
             Ok(links)
         };
-        read().map_err(|e| refusal(&self.folder, "the links there can't be read", e))
+        read().map_err(|e| refusal(&self.directory, "the links there can't be read", e))
     }
 
-    /// Removes everything that is pinned, and the folder.
+    /// Removes all pins and the directory.
     pub fn remove(self) -> Result<(), KernelError> {
-        fs::remove_dir_all(&self.folder).map_err(|e| refusal(&self.folder, "it can't be removed", e))
+        fs::remove_dir_all(&self.directory)
+            .map_err(|e| refusal(&self.directory, "it can't be removed", e))
     }
 
-    fn maps_folder(&self) -> PathBuf {
-        self.folder.join(format!("maps-{LAYOUT}"))
+    fn maps_directory(&self) -> PathBuf {
+        self.directory.join(format!("maps-{LAYOUT}"))
     }
 
-    fn links_folder(&self) -> PathBuf {
-        self.folder.join("links")
+    fn links_directory(&self) -> PathBuf {
+        self.directory.join("links")
     }
 
     fn remove_other_layouts(&self) -> io::Result<()> {
-        for entry in fs::read_dir(&self.folder)? {
+        for entry in fs::read_dir(&self.directory)? {
             let path = entry?.path();
-            let is_maps = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("maps-"));
-            if is_maps && path != self.maps_folder() {
+            let is_maps =
+                path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("maps-"));
+            if is_maps && path != self.maps_directory() {
                 fs::remove_dir_all(path)?;
             }
         }
@@ -109,7 +117,7 @@ fn is_bpf_fs(path: &Path) -> bool {
     statfs(path).is_ok_and(|found| found.f_type as u64 == BPF_FS_MAGIC)
 }
 
-fn refusal(folder: &Path, why: &str, source: io::Error) -> KernelError {
+fn refusal(directory: &Path, why: &str, source: io::Error) -> KernelError {
     let why = why.to_owned();
-    KernelError::Pin { folder: folder.display().to_string(), why, source: source.into() }
+    KernelError::Pin { directory: directory.display().to_string(), why, source: source.into() }
 }

@@ -1,34 +1,35 @@
-//! The kernel's own statistics of its programs.
+//! The kernel's run-time statistics of BPF programs.
 
 use crate::error::{Cause, KernelError};
 use aya::programs::{ProgramInfo, Xdp, loaded_programs};
 use aya::sys::{Stats, enable_stats};
 use std::os::fd::OwnedFd;
 
-/// While this lives, the kernel counts the runs of all programs and their time; that costs each run some 20 to 50 ns, which are in the time.
+/// While this value exists, the kernel counts the runs of all BPF programs and their time. That
+/// costs 20 to 50 ns per run, which are included in the time.
 #[derive(Debug)]
 pub struct Statistics {
-    _kept: OwnedFd,
+    _fd: OwnedFd,
 }
 
 impl Statistics {
-    /// Has them kept. Takes CAP_SYS_ADMIN.
+    /// Enables the statistics. Needs CAP_SYS_ADMIN.
     ///
     /// # Errors
-    /// When the kernel does not.
-    pub fn keep() -> Result<Statistics, KernelError> {
-        let kept =
-            enable_stats(Stats::RunTime).map_err(|e| KernelError::of("keeping statistics of programs", e))?;
-        Ok(Statistics { _kept: kept })
+    /// The kernel refuses.
+    pub fn enable() -> Result<Statistics, KernelError> {
+        let fd = enable_stats(Stats::RunTime)
+            .map_err(|e| KernelError::of("enabling run-time statistics of programs", e))?;
+        Ok(Statistics { _fd: fd })
     }
 }
 
-/// How often a program ran, and how long.
+/// The runs of a program, and their total time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunTime {
-    /// Runs.
+    /// Number of runs.
     pub runs: u64,
-    /// Nanoseconds of all of them.
+    /// Total time, nanoseconds.
     pub time_ns: u64,
 }
 
@@ -37,23 +38,27 @@ impl RunTime {
         Ok(RunTime::from(program.info()?))
     }
 
-    /// What the programs of all balancers on this machine did, in all network namespaces. Programs that are gone count no more.
+    /// Returns the sum over the programs of all balancers on this machine, in all network
+    /// namespaces.
     ///
     /// # Errors
-    /// When the kernel does not list its programs.
+    /// The kernel does not list its programs.
     pub fn of_all_balancers() -> Result<RunTime, KernelError> {
         let mut sum = RunTime::default();
         for info in loaded_programs() {
             let info = info.map_err(|e| KernelError::of("listing programs", e))?;
             if info.name_as_str() == Some(super::PROGRAM_XDP) {
-                let one = RunTime::from(info);
-                sum = RunTime { runs: sum.runs + one.runs, time_ns: sum.time_ns.saturating_add(one.time_ns) };
+                let program = RunTime::from(info);
+                sum = RunTime {
+                    runs: sum.runs + program.runs,
+                    time_ns: sum.time_ns.saturating_add(program.time_ns),
+                };
             }
         }
         Ok(sum)
     }
 
-    /// What was between this and an earlier reading.
+    /// Returns the difference to an earlier reading.
     pub fn since(self, earlier: RunTime) -> RunTime {
         RunTime {
             runs: self.runs.saturating_sub(earlier.runs),
@@ -61,7 +66,7 @@ impl RunTime {
         }
     }
 
-    /// Nanoseconds a run; 0 for none.
+    /// Returns the mean time of a run, nanoseconds; 0 without runs.
     pub fn ns_per_run(self) -> f64 {
         if self.runs == 0 { 0.0 } else { self.time_ns as f64 / self.runs as f64 }
     }

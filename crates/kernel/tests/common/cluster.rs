@@ -1,4 +1,4 @@
-//! A cluster of three members that tests run frames through.
+//! A cluster of three members, with functions that run frames through the program.
 
 #![allow(dead_code)] // each test file uses a part
 
@@ -40,7 +40,7 @@ pub fn member_port(number: u8) -> u16 {
     6370 + u16::from(number)
 }
 
-/// Behind interface 9, without a tag.
+/// Returns a member on interface 9, untagged.
 pub fn entry(number: u8) -> MemberEntry {
     MemberEntry {
         address_v4: Some([10, 0, 0, number].into()),
@@ -51,7 +51,7 @@ pub fn entry(number: u8) -> MemberEntry {
             own_mac: OWN_MAC,
             mac: member_mac(number),
             vlan: None,
-            mtu_octets: 9000,
+            mtu_bytes: 9000,
         }),
         mac: None,
     }
@@ -59,15 +59,20 @@ pub fn entry(number: u8) -> MemberEntry {
 
 pub fn members(count: u8) -> Vec<Member> {
     (1..=count)
-        .map(|number| Member { number, id: u64::from(number) * 31, weight: 100, takes_names: true })
+        .map(|number| Member {
+            number,
+            id: u64::from(number) * 31,
+            weight: 100,
+            accepts_names: true,
+        })
         .collect()
 }
 
-/// The program with members, and what they are.
+/// The program with its members and slot table.
 pub struct Cluster {
     pub balancer: Balancer,
     pub table: Table,
-    /// What [`expect`](Self::expect) runs frames through: XDP, and traffic control too.
+    /// The programs that [`expect`](Self::expect) uses: XDP only, or traffic control too.
     pub mode: AttachMode,
 }
 
@@ -77,8 +82,8 @@ impl Cluster {
     }
 
     pub fn with(options: &BalancerOptions) -> Self {
-        let mut balancer =
-            Balancer::load(options).unwrap_or_else(|e| panic!("{e}: {:?}", std::error::Error::source(&e)));
+        let mut balancer = Balancer::load(options)
+            .unwrap_or_else(|e| panic!("{e}: {:?}", std::error::Error::source(&e)));
         for number in 1..=3 {
             balancer.set_member(number, &entry(number)).expect("a member");
         }
@@ -88,19 +93,23 @@ impl Cluster {
         Cluster { balancer, table, mode: AttachMode::TrafficControl }
     }
 
-    /// What becomes of a frame: the action, and the frame as it leaves.
+    /// Runs a frame; returns the action, and the frame as it leaves.
     pub fn run(&mut self, frame: &[u8]) -> (u32, Vec<u8>) {
         self.run_on(frame, None)
     }
 
-    /// One that came by this interface.
+    /// Runs a frame that arrives on this interface.
     pub fn run_on(&mut self, frame: &[u8], index: Option<u32>) -> (u32, Vec<u8>) {
         let mut out = vec![0; frame.len() + 64];
-        let options =
-            |context| TestRunOptions { data_in: Some(frame), ctx_in: context, ..TestRunOptions::default() };
+        let options = |context| TestRunOptions {
+            data_in: Some(frame),
+            ctx_in: context,
+            ..TestRunOptions::default()
+        };
         let end = frame.len() as u32;
-        let context: Option<Vec<u8>> =
-            index.map(|index| [0, end, 0, index, 0, 0].iter().flat_map(|n: &u32| n.to_ne_bytes()).collect());
+        let context: Option<Vec<u8>> = index.map(|index| {
+            [0, end, 0, index, 0, 0].iter().flat_map(|n: &u32| n.to_ne_bytes()).collect()
+        });
         let program = self.balancer.program().expect("loaded");
         let result = program
             .test_run(TestRunOptions { data_out: Some(&mut out), ..options(context.as_deref()) })
@@ -113,13 +122,13 @@ impl Cluster {
         self.balancer.counters().expect("counters")
     }
 
-    /// Runs a frame, and holds it to its verdict, action and octets.
+    /// Runs a frame and checks its verdict, action and bytes.
     #[track_caller]
     pub fn expect(&mut self, what: &str, frame: &[u8], verdict: Verdict, action: u32, out: &[u8]) {
         self.expect_on(what, frame, None, verdict, action, out);
     }
 
-    /// As [`expect`](Self::expect), of a frame that came by this interface.
+    /// Runs a frame that arrives on this interface, and checks its verdict, action and bytes.
     #[track_caller]
     pub fn expect_on(
         &mut self,
@@ -146,7 +155,7 @@ impl Cluster {
         }
     }
 
-    /// The same by the program for traffic control.
+    /// Checks the same with the traffic-control program.
     #[track_caller]
     fn expect_tc(
         &mut self,
@@ -157,7 +166,7 @@ impl Cluster {
         action: u32,
         out: &[u8],
     ) {
-        // The kernel makes no test of a frame that has nothing behind Ethernet.
+        // The kernel makes no test with nothing after the Ethernet header.
         if frame.len() <= 14 {
             return;
         }
@@ -171,17 +180,17 @@ impl Cluster {
         };
         assert_eq!(acted, expected, "{what}, tc: the action");
         let mut out = out.to_vec();
-        // A tag that was put on is not in the frame yet: the driver does that.
+        // An added tag is not in the frame yet: the driver inserts it.
         if expected == TC_REDIRECT && out[12..14] == [0x81, 0] {
             out.drain(12..16);
         }
         assert_eq!(hex(&left), hex(&out), "{what}, tc: the frame");
     }
 
-    /// As [`run_on`](Self::run_on), by the program for traffic control.
+    /// Runs a frame with the traffic-control program.
     pub fn run_tc(&mut self, frame: &[u8], index: Option<u32>) -> (u32, Vec<u8>) {
         let mut out = vec![0; frame.len() + 64];
-        // `struct __sk_buff`: the tenth number is the interface that the frame came by.
+        // `struct __sk_buff`: the tenth number is the ingress interface.
         let mut context = [0; 48];
         context[36..40].copy_from_slice(&index.unwrap_or(0).to_ne_bytes());
         let program = self.balancer.program_tc().expect("loaded");
@@ -202,10 +211,10 @@ impl Cluster {
     }
 
     pub fn member_by(&self, name: NameRef<'_>, rules: &Rules) -> u8 {
-        nw_slot_table::where_is(name, &KEY, rules, &self.table, 1).member
+        nw_slot_table::locate_name(name, &KEY, rules, &self.table, 1).member
     }
 }
 
-fn hex(octets: &[u8]) -> String {
-    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! Frames as tests write them, with checksums of their own computing.
+//! Frames for tests, with independently computed checksums.
 
 #![allow(dead_code)] // each test file uses a part
 
@@ -7,20 +7,20 @@ use std::net::{IpAddr, SocketAddr};
 pub const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x11];
 pub const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x22];
 
-/// A UDP datagram in a frame. What a test does not say is as it mostly is.
+/// A UDP datagram in a frame. [`Udp::new`] sets usual values.
 #[derive(Clone, Debug)]
 pub struct Udp {
     pub to_mac: [u8; 6],
     pub from_mac: [u8; 6],
-    /// EtherType and tag.
+    /// EtherType and tag of each VLAN tag.
     pub tags: Vec<(u16, u16)>,
     pub from: SocketAddr,
     pub to: SocketAddr,
     pub ttl: u8,
     pub id: u16,
-    /// IPv4's flags and offset.
+    /// IPv4's flags and fragment offset.
     pub fragment: u16,
-    /// False: UDP's checksum is 0.
+    /// False: UDP's checksum is 0 (none).
     pub checksum: bool,
     pub payload: Vec<u8>,
 }
@@ -54,7 +54,7 @@ impl Udp {
         }
         udp.extend_from_slice(&self.payload);
         if self.checksum {
-            let mut pseudo = [octets(self.from.ip()), octets(self.to.ip())].concat();
+            let mut pseudo = [address_bytes(self.from.ip()), address_bytes(self.to.ip())].concat();
             pseudo.extend_from_slice(&[0, 17]);
             pseudo.extend_from_slice(&len.to_be_bytes());
             let sum = match checksum(&[&pseudo, &udp]) {
@@ -71,52 +71,59 @@ impl Udp {
     }
 
     pub fn frame(&self) -> Vec<u8> {
-        self.behind_ethernet(&self.packet())
+        self.in_ethernet(&self.packet())
     }
 
-    /// The datagram in IPv4 fragments, the first of so many octets (a multiple of 8).
-    pub fn fragments(&self, first_octets: usize) -> [Vec<u8>; 2] {
+    /// Returns the datagram in two IPv4 fragments, the first with this many bytes (a multiple of
+    /// 8).
+    pub fn fragments(&self, first_len: usize) -> [Vec<u8>; 2] {
         let datagram = self.datagram();
-        let part = |fragment: u16, octets: &[u8]| {
+        let part = |fragment: u16, bytes: &[u8]| {
             let head = Udp { fragment, ..self.clone() };
-            head.behind_ethernet(&ip(&head, 17, octets))
+            head.in_ethernet(&ip(&head, 17, bytes))
         };
-        [part(0x2000, &datagram[..first_octets]), part((first_octets / 8) as u16, &datagram[first_octets..])]
+        [part(0x2000, &datagram[..first_len]), part((first_len / 8) as u16, &datagram[first_len..])]
     }
 
-    /// The datagram in IPv4 fragments of so many bytes (a multiple of 8).
-    pub fn parts(&self, octets: usize) -> Vec<Vec<u8>> {
+    /// Returns the datagram in IPv4 fragments of this many bytes (a multiple of 8).
+    pub fn parts(&self, bytes: usize) -> Vec<Vec<u8>> {
         let datagram = self.datagram();
-        let parts: Vec<_> = datagram.chunks(octets).collect();
+        let parts: Vec<_> = datagram.chunks(bytes).collect();
         let last = parts.len() - 1;
         let part = |(at, part): (usize, &&[u8])| {
             let more = if at < last { 0x2000 } else { 0 };
-            let head = Udp { fragment: more | (at * octets / 8) as u16, ..self.clone() };
-            head.behind_ethernet(&ip(&head, 17, part))
+            let head = Udp { fragment: more | (at * bytes / 8) as u16, ..self.clone() };
+            head.in_ethernet(&ip(&head, 17, part))
         };
         parts.iter().enumerate().map(part).collect()
     }
 
-    pub fn behind_ethernet(&self, packet: &[u8]) -> Vec<u8> {
+    pub fn in_ethernet(&self, packet: &[u8]) -> Vec<u8> {
         let typ = if self.to.is_ipv4() { 0x0800 } else { 0x86dd };
         ethernet(self.to_mac, self.from_mac, &self.tags, typ, packet)
     }
 }
 
-pub fn ethernet(to: [u8; 6], from: [u8; 6], tags: &[(u16, u16)], typ: u16, behind: &[u8]) -> Vec<u8> {
+pub fn ethernet(
+    to: [u8; 6],
+    from: [u8; 6],
+    tags: &[(u16, u16)],
+    typ: u16,
+    payload: &[u8],
+) -> Vec<u8> {
     let mut frame = [to, from].concat();
     for (typ, tag) in tags {
         frame.extend_from_slice(&typ.to_be_bytes());
         frame.extend_from_slice(&tag.to_be_bytes());
     }
     frame.extend_from_slice(&typ.to_be_bytes());
-    frame.extend_from_slice(behind);
+    frame.extend_from_slice(payload);
     frame
 }
 
-/// An IP packet of a protocol's payload.
+/// Returns an IP packet with a payload of a protocol.
 pub fn ip(head: &Udp, protocol: u8, payload: &[u8]) -> Vec<u8> {
-    let (from, to) = (octets(head.from.ip()), octets(head.to.ip()));
+    let (from, to) = (address_bytes(head.from.ip()), address_bytes(head.to.ip()));
     if head.to.is_ipv6() {
         let mut packet = vec![0x60, 0x01, 0x23, 0x45];
         packet.extend_from_slice(&(payload.len() as u16).to_be_bytes());
@@ -135,14 +142,15 @@ pub fn ip(head: &Udp, protocol: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-fn octets(address: IpAddr) -> Vec<u8> {
+fn address_bytes(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(v4) => v4.octets().to_vec(),
         IpAddr::V6(v6) => v6.octets().to_vec(),
     }
 }
 
-/// RFC 1071, over the parts, each of which but the last has an even number of octets.
+/// Returns the checksum of RFC 1071 over the parts, each of which except the last has an even
+/// length.
 pub fn checksum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u64;
     for part in parts {

@@ -1,10 +1,10 @@
-//! What the tests share: golden vectors, the program that says what it chose, and whether this machine lets us.
+//! Shared by the tests: golden vectors, the probe program, and whether this process has the rights.
 
 #![allow(dead_code)] // each test file uses a part
 
 pub mod cluster;
-pub mod ends;
 pub mod frames;
+pub mod machines;
 pub mod net;
 pub mod packets;
 
@@ -34,14 +34,16 @@ pub fn vectors() -> Vec<Vector> {
     for (line, text) in (1..).zip(text.lines()) {
         let fields: Vec<_> = text.split(' ').collect();
         match fields[..] {
-            ["key", a, b] => key = [a, b].map(|word| u64::from_str_radix(word, 16).expect("a word")),
+            ["key", a, b] => {
+                key = [a, b].map(|word| u64::from_str_radix(word, 16).expect("a word"))
+            }
             [shards, shard, reason, packet] if !text.starts_with('#') => vectors.push(Vector {
                 line,
                 key,
                 shards: shards.parse().expect("shards"),
                 shard: shard.parse().expect("a shard"),
                 reason: reason.to_owned(),
-                packet: octets(packet),
+                packet: parse_hex(packet),
             }),
             _ => assert!(text.starts_with('#'), "line {line}"),
         }
@@ -50,7 +52,7 @@ pub fn vectors() -> Vec<Vector> {
     vectors
 }
 
-fn octets(hex: &str) -> Vec<u8> {
+fn parse_hex(hex: &str) -> Vec<u8> {
     let digits = hex.strip_prefix('-').unwrap_or(hex);
     digits
         .as_bytes()
@@ -59,40 +61,46 @@ fn octets(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-/// A key whose first two words are these; none other matter.
+/// Returns a key with these first two words; the others don't matter.
 pub fn hash_key([a, b]: [u64; 2]) -> HashKey {
     HashKey::new([a, b, 0, 0])
 }
 
-/// Whether the process has what kernel programs need. Where it has, a test may not be skipped.
+/// Returns whether the process has the rights for kernel programs. If so, no test may be skipped.
 pub fn has_rights() -> bool {
     let needed = CapabilitySet::BPF | CapabilitySet::NET_ADMIN;
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
 }
 
-/// What was asked of the kernel; `None`, and a line that can't be captured, when this process may not.
+/// Returns the result; or `None`, with a line on stderr, if this process lacks the rights.
 pub fn permitted<T>(test: &str, outcome: Result<T, KernelError>) -> Option<T> {
     match outcome {
         Ok(done) => Some(done),
         Err(e @ KernelError::Rights { .. }) if !has_rights() => {
-            let _ = writeln!(std::io::stderr(), "skipped: {test}: no CAP_BPF and CAP_NET_ADMIN here ({e})");
+            let _ = writeln!(
+                std::io::stderr(),
+                "skipped: {test}: no CAP_BPF and CAP_NET_ADMIN here ({e})"
+            );
             None
         }
         Err(e) => panic!("{test}: {e}: {:?}", std::error::Error::source(&e)),
     }
 }
 
-/// Says that a test is skipped and why, when this process has no rights.
+/// Returns whether this process has the rights; if not, prints that the test is skipped.
 pub fn may_run(test: &str) -> bool {
     if !has_rights() {
-        let _ = writeln!(std::io::stderr(), "skipped: {test}: this process has no CAP_BPF and CAP_NET_ADMIN");
+        let _ = writeln!(
+            std::io::stderr(),
+            "skipped: {test}: this process has no CAP_BPF and CAP_NET_ADMIN"
+        );
     }
     has_rights()
 }
 
 static PROBE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probe.o"));
 
-/// The code that all programs share, behind 14 octets.
+/// The code that all programs share, run on a packet after 14 bytes.
 pub struct Probe(Ebpf);
 
 impl Probe {
@@ -112,12 +120,17 @@ impl Probe {
         map.set(0, [a, b, u64::from_ne_bytes(halves), 0, 0, 0, 0], 0).expect("a configuration");
     }
 
-    /// Shard, reason, and nanoseconds a run.
+    /// Returns shard, reason, and nanoseconds per run.
     pub fn run(&self, packet: &[u8], repeat: u32) -> (u8, u8, u64) {
         let frame = [&[0; 14], packet].concat();
-        let program: &Xdp = self.0.program("nw_probe").expect("nw_probe").try_into().expect("an XDP program");
+        let program: &Xdp =
+            self.0.program("nw_probe").expect("nw_probe").try_into().expect("an XDP program");
         let options = TestRunOptions { data_in: Some(&frame), repeat, ..TestRunOptions::default() };
         let result = program.test_run(options).expect("a test run");
-        (result.return_value as u8, (result.return_value >> 8) as u8, result.duration.as_nanos() as u64)
+        (
+            result.return_value as u8,
+            (result.return_value >> 8) as u8,
+            result.duration.as_nanos() as u64,
+        )
     }
 }

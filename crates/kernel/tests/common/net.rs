@@ -1,4 +1,4 @@
-//! Networks that tests make for themselves.
+//! Network namespaces and interfaces for tests.
 
 #![allow(dead_code)] // each test file uses a part
 
@@ -6,10 +6,10 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::net::UdpSocket;
 use std::process::Command;
 
-/// Runs in a thread with a network namespace of its own.
+/// Runs in a thread with its own network namespace.
 pub fn alone(test: fn()) {
     let thread = std::thread::spawn(move || {
-        // SAFETY: this thread's network alone becomes another; memory and descriptors stay shared.
+        // SAFETY: only this thread's network namespace changes; memory and descriptors stay shared.
         unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.expect("a network namespace");
         test();
     });
@@ -23,19 +23,20 @@ pub fn ip(arguments: &str) {
     assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The index of an interface here.
+/// Returns the index of an interface in this namespace.
 pub fn index_of(interface: &str) -> u32 {
-    let any = UdpSocket::bind("0.0.0.0:0").expect("a socket");
-    rustix::net::netdevice::name_to_index(any, interface).expect("an interface")
+    let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    rustix::net::netdevice::name_to_index(socket, interface).expect("an interface")
 }
 
-/// Sets a variable of the network's.
+/// Sets a variable below /proc/sys/net.
 pub fn set(variable: &str, value: &str) {
-    std::fs::write(format!("/proc/sys/net/{variable}"), value).unwrap_or_else(|e| panic!("{variable}: {e}"));
+    std::fs::write(format!("/proc/sys/net/{variable}"), value)
+        .unwrap_or_else(|e| panic!("{variable}: {e}"));
 }
 
-/// The Ethernet address that the tests give an interface.
+/// Sets the Ethernet address of an interface.
 pub fn give_mac(interface: &str, mac: [u8; 6]) {
-    let text: Vec<String> = mac.iter().map(|octet| format!("{octet:02x}")).collect();
+    let text: Vec<String> = mac.iter().map(|byte| format!("{byte:02x}")).collect();
     ip(&format!("link set {interface} address {}", text.join(":")));
 }

@@ -1,4 +1,4 @@
-//! Packets of NDN.
+//! NDN packets for tests.
 
 #![allow(dead_code)] // each test file uses a part
 
@@ -14,7 +14,7 @@ pub fn interest(uri: &str) -> Vec<u8> {
     InterestBuilder::new(name(uri)).nonce(7).encode()
 }
 
-/// One that longer names answer too.
+/// Returns an Interest with CanBePrefix.
 pub fn prefix_interest(uri: &str) -> Vec<u8> {
     InterestBuilder::new(name(uri)).can_be_prefix(true).nonce(7).encode()
 }
@@ -30,12 +30,12 @@ pub fn link(header: &LpHeader, packet: &[u8]) -> Vec<u8> {
     wire
 }
 
-/// One of `count` fragments, the first of which has `sequence`.
-pub fn fragment(sequence: u64, index: u64, count: u64, octets: &[u8]) -> Vec<u8> {
+/// Returns one of `count` fragments, of which the first has `sequence`.
+pub fn fragment(sequence: u64, index: u64, count: u64, bytes: &[u8]) -> Vec<u8> {
     let header = LpHeader {
         sequence: Some(sequence.wrapping_add(index)),
         fragment: Some((index, count)),
         ..LpHeader::default()
     };
-    link(&header, octets)
+    link(&header, bytes)
 }

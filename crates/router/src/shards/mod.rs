@@ -1,24 +1,36 @@
-//! N shards: threads that share nothing, each with tables, buffers and UDP sockets of its own, each forwarding the names whose hash falls to it.
+//! Several shards: threads that share nothing. Each has its own tables, buffers and UDP sockets,
+//! and forwards the names that the hash assigns to it.
 //!
 //! ```text
-//!            UDP socket 0      UDP socket 1        one port: the kernel chooses by name where it can
+//!            UDP socket 0      UDP socket 1        one port: the kernel selects by name if it can
 //!                 │                 │
-//!  unix, TCP, … ─▶ shard 0 ◀─rings─▶ shard 1        what is another's is handed over, copied once
+//!  unix, TCP, … ─▶ shard 0 ◀─rings─▶ shard 1        packets of another shard are copied once
 //!                 │                 │
-//!               control ──orders──▶                 ◀─tidings── counters
+//!               control ─commands─▶                 ◀─events── counters
 //! ```
 //!
-//! The first shard is [`Host`](crate::Host)'s own loop: control, all faces, strangers. Another ([`worker`]) has the same plane and lanes of UDP and Ethernet faces.
-//! Whose a packet is: an Interest is its name's (without implicit digest); a Data or Nack is that shard's whose token it carries, otherwise its name's,
-//! and a Data is shown besides to shards in which a prefix of its name is pending ([`board`]). The kernel's choice need not be right for this to be.
+//! Shard 0 is the event loop of [`Host`](crate::Host): it has control and all faces, and receives
+//! packets of unknown peers. Every other shard ([`worker`]) has the same plane, and replicas of UDP
+//! and Ethernet faces.
+//!
+//! The owner of a packet:
+//!
+//! * An Interest belongs to the shard of its name (without an implicit digest).
+//! * Data or a Nack with one of our PIT tokens belongs to the shard that issued the token; without
+//!   a token, to the shard of its name.
+//! * Data without a token is also offered to shards in which a prefix of its name may be pending
+//!   ([`pending_prefix_filter`]).
+//!
+//! The kernel's selection of sockets is only an optimisation: a packet on the wrong shard is handed
+//! over.
 
-mod board;
-pub mod crew;
-mod exchange;
-mod first;
-mod keeper;
-pub mod order;
-pub mod parcel;
+pub mod command;
+mod fib_replica;
+mod host_shards;
+mod pending_prefix_filter;
+pub mod ring_message;
+mod shard_links;
+pub mod shard_pool;
 mod worker;
 
-pub use crew::Crew;
+pub use shard_pool::ShardPool;

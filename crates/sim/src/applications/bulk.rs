@@ -1,27 +1,27 @@
-//! Who downloads an object of many segments: the fetcher of `nw cat`, with its window, in virtual time.
+//! A consumer that downloads a segmented object with the fetcher of `nw cat` in virtual time.
 
-use super::{AppCounters, Application, Arrival, Sends, push_interest};
+use super::{AppCounters, Application, Arrival, OutgoingPackets, push_interest};
 use crate::random::Random;
-use nw_app::fetch::{Answer, FetchOptions, Fetcher};
-use nw_element_api::Instant;
+use nw_app::fetch::{DataOutcome, FetchOptions, Fetcher};
+use nw_element_api::Timestamp;
 use nw_name::{Name, convention};
 
-/// What to download.
+/// Parameters of a download.
 #[derive(Clone, Debug)]
 pub struct BulkConfig {
-    /// The object.
+    /// Name of the object.
     pub prefix: Name,
-    /// InterestLifetime.
+    /// InterestLifetime, milliseconds.
     pub lifetime_ms: u32,
-    /// From when to when.
-    pub start: Instant,
-    /// See [`start`](Self::start).
-    pub stop: Instant,
-    /// Window and time-outs.
+    /// Start time.
+    pub start: Timestamp,
+    /// Time after which no Interests are sent.
+    pub stop: Timestamp,
+    /// Window and timeouts.
     pub options: FetchOptions,
 }
 
-/// See the module.
+/// A download.
 #[derive(Debug)]
 pub struct Bulk {
     config: BulkConfig,
@@ -32,7 +32,7 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// Nothing asked yet.
+    /// Creates a download that has not started.
     pub fn new(config: BulkConfig, random: Random) -> Self {
         let fetcher = Fetcher::new(config.options.clone());
         Bulk { config, fetcher, random, started: false, counters: AppCounters::default() }
@@ -42,7 +42,7 @@ impl Bulk {
         self.counters.done_ns.is_some() || self.counters.failed.is_some()
     }
 
-    fn ask(&mut self, now: Instant, sends: &mut Sends) {
+    fn send_interests(&mut self, now: Timestamp, outgoing: &mut OutgoingPackets) {
         if now < self.config.start || now >= self.config.stop || self.is_over() {
             return;
         }
@@ -52,8 +52,14 @@ impl Bulk {
                 Ok(Some(segment)) => {
                     let nonce = self.random.next_u64() as u32;
                     let prefix = self.config.prefix.as_ref();
-                    sends.push(|out| {
-                        push_interest(prefix.as_bytes(), segment, nonce, self.config.lifetime_ms, out);
+                    outgoing.push(|out| {
+                        push_interest(
+                            prefix.as_bytes(),
+                            segment,
+                            nonce,
+                            self.config.lifetime_ms,
+                            out,
+                        );
                     });
                 }
                 Ok(None) => break,
@@ -63,11 +69,11 @@ impl Bulk {
                 }
             }
         }
-        self.count();
+        self.update_counters();
     }
 
-    /// Each transmission was answered, refused, lost, or is on its way.
-    fn count(&mut self) {
+    /// Updates the counters: each transmission was satisfied, nacked, lost, or is in flight.
+    fn update_counters(&mut self) {
         let counters = self.fetcher.counters();
         self.counters.sent = counters.interests;
         let ended = self.counters.satisfied + counters.nacks;
@@ -84,12 +90,14 @@ impl Bulk {
 }
 
 impl Application for Bulk {
-    fn receive(&mut self, now: Instant, arrival: Arrival<'_>, sends: &mut Sends) {
+    fn receive(&mut self, now: Timestamp, arrival: Arrival<'_>, outgoing: &mut OutgoingPackets) {
         match arrival {
-            Arrival::Data { name, octets, is_marked, final_segment } => {
-                self.counters.octets += octets as u64;
+            Arrival::Data { name, bytes, is_marked, final_segment } => {
+                self.counters.bytes += bytes as u64;
                 let Some(segment) = convention::segment(name) else { return };
-                if let Answer::New(rtt) = self.fetcher.on_data(now, segment, final_segment, is_marked) {
+                if let DataOutcome::New(rtt) =
+                    self.fetcher.on_data(now, segment, final_segment, is_marked)
+                {
                     self.counters.satisfied += 1;
                     if let Some(rtt) = rtt {
                         self.counters.round_trip(rtt.as_nanos() as u64);
@@ -106,15 +114,15 @@ impl Application for Bulk {
             }
             Arrival::Interest { .. } => return,
         }
-        self.ask(now, sends);
-        self.count();
+        self.send_interests(now, outgoing);
+        self.update_counters();
     }
 
-    fn tick(&mut self, now: Instant, sends: &mut Sends) {
-        self.ask(now, sends);
+    fn tick(&mut self, now: Timestamp, outgoing: &mut OutgoingPackets) {
+        self.send_interests(now, outgoing);
     }
 
-    fn deadline(&self) -> Option<Instant> {
+    fn deadline(&self) -> Option<Timestamp> {
         if self.is_over() {
             return None;
         }

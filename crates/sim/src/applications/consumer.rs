@@ -1,9 +1,10 @@
-//! Who asks at a rate, whatever the answers do: new names, names of a catalogue by Zipf's law, or pings.
+//! A consumer that sends at a rate, independent of replies: new names, names of a catalogue (Zipf),
+//! or pings.
 
-use super::{AppCounters, Application, Arrival, Sends, push_interest};
+use super::{AppCounters, Application, Arrival, OutgoingPackets, push_interest};
 use crate::random::Random;
 use core::time::Duration;
-use nw_element_api::Instant;
+use nw_element_api::Timestamp;
 use nw_name::Name;
 use nw_report_kit::zipf::Zipf;
 use std::collections::hash_map::DefaultHasher;
@@ -11,64 +12,64 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-/// What is asked for.
+/// How names are chosen.
 #[derive(Clone, Debug)]
 pub enum Names {
     /// 0, 1, 2 and so on.
     Counted,
-    /// Of a catalogue, by Zipf's law.
+    /// Names of a catalogue, by Zipf's law.
     Popular(Arc<Zipf>),
-    /// 64 random bits each: what nobody has.
+    /// 64 random bits each: not in any content store.
     Random,
 }
 
-/// How to ask.
+/// Parameters of a consumer.
 #[derive(Clone, Debug)]
 pub struct ConsumerConfig {
-    /// Below which all names are.
+    /// Prefix of all names.
     pub prefix: Name,
-    /// Which.
+    /// How names are chosen.
     pub names: Names,
-    /// Between two, nanoseconds; on average where `poisson`.
+    /// Interval between Interests, nanoseconds; the mean if `poisson`.
     pub pause_ns: f64,
-    /// At random, as of many independent users.
+    /// Random intervals, as of many independent users.
     pub poisson: bool,
-    /// InterestLifetime.
+    /// InterestLifetime, milliseconds.
     pub lifetime_ms: u32,
-    /// From when to when.
-    pub start: Instant,
-    /// See [`start`](Self::start).
-    pub stop: Instant,
-    /// Most requests.
+    /// Start time.
+    pub start: Timestamp,
+    /// Time after which no Interests are sent.
+    pub stop: Timestamp,
+    /// Maximum number of requests.
     pub requests_max: u64,
 }
 
-/// See the module.
+/// A consumer that sends at a rate.
 #[derive(Debug)]
 pub struct Consumer {
     config: ConsumerConfig,
     random: Random,
     requests: u64,
-    next: Instant,
-    /// By number in the name: when it was sent.
-    waiting: HashMap<u64, Instant, BuildHasherDefault<DefaultHasher>>,
-    /// In the order they were sent; those that were answered are skipped.
-    sent: VecDeque<(Instant, u64)>,
+    next_send: Timestamp,
+    /// Pending Interests: time sent, by number in the name.
+    pending: HashMap<u64, Timestamp, BuildHasherDefault<DefaultHasher>>,
+    /// Sent Interests, in order; satisfied ones are skipped when they reach the front.
+    sent: VecDeque<(Timestamp, u64)>,
     counters: AppCounters,
 }
 
 impl Consumer {
-    /// Nothing asked yet.
+    /// Creates a consumer that has not sent anything.
     pub fn new(config: ConsumerConfig, mut random: Random) -> Self {
-        // Not all at the same moment.
+        // A random offset, so that consumers do not start together.
         let first = config.pause_ns * random.unit();
-        let next = config.start + Duration::from_nanos(first as u64);
+        let next_send = config.start + Duration::from_nanos(first as u64);
         Consumer {
-            next,
+            next_send,
             config,
             random,
             requests: 0,
-            waiting: HashMap::default(),
+            pending: HashMap::default(),
             sent: VecDeque::new(),
             counters: AppCounters::default(),
         }
@@ -79,50 +80,54 @@ impl Consumer {
     }
 
     fn is_over(&self) -> bool {
-        self.requests >= self.config.requests_max || self.next >= self.config.stop
+        self.requests >= self.config.requests_max || self.next_send >= self.config.stop
     }
 
-    fn expire(&mut self, now: Instant) {
+    fn expire(&mut self, now: Timestamp) {
         while let Some(&(at, number)) = self.sent.front() {
-            let waits = self.waiting.get(&number) == Some(&at);
-            if waits && at + self.lifetime() > now {
+            let is_pending = self.pending.get(&number) == Some(&at);
+            if is_pending && at + self.lifetime() > now {
                 break;
             }
             self.sent.pop_front();
-            if waits {
-                self.waiting.remove(&number);
+            if is_pending {
+                self.pending.remove(&number);
                 self.counters.timeouts += 1;
             }
         }
     }
 
-    fn ask(&mut self, now: Instant, sends: &mut Sends) {
+    fn send_interest(&mut self, now: Timestamp, outgoing: &mut OutgoingPackets) {
         let number = match &self.config.names {
             Names::Counted => self.requests,
             Names::Popular(zipf) => zipf.draw(self.random.next_u64()) as u64,
             Names::Random => self.random.next_u64(),
         };
         self.requests += 1;
-        if self.waiting.contains_key(&number) {
+        if self.pending.contains_key(&number) {
             self.counters.joined += 1;
             return;
         }
-        self.waiting.insert(number, now);
+        self.pending.insert(number, now);
         self.sent.push_back((now, number));
         self.counters.sent += 1;
         let nonce = self.random.next_u64() as u32;
         let prefix = self.config.prefix.as_ref();
-        sends.push(|out| push_interest(prefix.as_bytes(), number, nonce, self.config.lifetime_ms, out));
+        outgoing.push(|out| {
+            push_interest(prefix.as_bytes(), number, nonce, self.config.lifetime_ms, out)
+        });
     }
 }
 
 impl Application for Consumer {
-    fn receive(&mut self, now: Instant, arrival: Arrival<'_>, _: &mut Sends) {
+    fn receive(&mut self, now: Timestamp, arrival: Arrival<'_>, _: &mut OutgoingPackets) {
         match arrival {
-            Arrival::Data { name, octets, is_marked, .. } => {
-                self.counters.octets += octets as u64;
+            Arrival::Data { name, bytes, is_marked, .. } => {
+                self.counters.bytes += bytes as u64;
                 self.counters.marks += u64::from(is_marked);
-                match nw_name::convention::segment(name).and_then(|number| self.waiting.remove(&number)) {
+                match nw_name::convention::segment(name)
+                    .and_then(|number| self.pending.remove(&number))
+                {
                     Some(at) => {
                         self.counters.satisfied += 1;
                         self.counters.round_trip(now.since(at).as_nanos() as u64);
@@ -132,7 +137,7 @@ impl Application for Consumer {
             }
             Arrival::Nack { name, .. } => {
                 if nw_name::convention::segment(name)
-                    .and_then(|number| self.waiting.remove(&number))
+                    .and_then(|number| self.pending.remove(&number))
                     .is_some()
                 {
                     self.counters.nacks += 1;
@@ -140,23 +145,24 @@ impl Application for Consumer {
             }
             Arrival::Interest { .. } => {}
         }
-        self.counters.pending = self.waiting.len() as u64;
+        self.counters.pending = self.pending.len() as u64;
     }
 
-    fn tick(&mut self, now: Instant, sends: &mut Sends) {
+    fn tick(&mut self, now: Timestamp, outgoing: &mut OutgoingPackets) {
         self.expire(now);
-        while self.next <= now && !self.is_over() {
-            self.ask(now, sends);
+        while self.next_send <= now && !self.is_over() {
+            self.send_interest(now, outgoing);
             let pause_ns = self.config.pause_ns;
-            let pause_ns = if self.config.poisson { self.random.exponential(pause_ns) } else { pause_ns };
-            self.next = self.next + Duration::from_nanos((pause_ns as u64).max(1));
+            let pause_ns =
+                if self.config.poisson { self.random.exponential(pause_ns) } else { pause_ns };
+            self.next_send = self.next_send + Duration::from_nanos((pause_ns as u64).max(1));
         }
-        self.counters.pending = self.waiting.len() as u64;
+        self.counters.pending = self.pending.len() as u64;
     }
 
-    fn deadline(&self) -> Option<Instant> {
-        let next = (!self.is_over()).then_some(self.next);
-        // An answered one may stand in front: then this is only too early.
+    fn deadline(&self) -> Option<Timestamp> {
+        let next = (!self.is_over()).then_some(self.next_send);
+        // The front may be satisfied already: then the deadline is only too early.
         let expiry = self.sent.front().map(|(at, _)| *at + self.lifetime());
         [next, expiry].into_iter().flatten().min()
     }

@@ -1,4 +1,5 @@
-//! Applications at the edges: those who ask and those who answer. Pure: packets in, packets out, and when to be called again.
+//! Applications at the edges: consumers and producers. Pure: packets in, packets out, and a
+//! deadline.
 
 mod bulk;
 mod consumer;
@@ -9,113 +10,114 @@ pub use consumer::{Consumer, ConsumerConfig, Names};
 pub use producer::{Producer, ProducerConfig};
 
 use hdrhistogram::Histogram;
-use nw_element_api::Instant;
+use nw_element_api::Timestamp;
 use nw_name::tlv::{number_len, push_number, push_tlv};
 use nw_name::{ComponentType, NameRef};
 use nw_wire::types as t;
 
-/// Octets of packets that an application sends in one turn, back to back.
+/// Packets that an application sends in one call, back to back.
 #[derive(Debug, Default)]
-pub struct Sends {
-    octets: Vec<u8>,
+pub struct OutgoingPackets {
+    bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Sends {
-    /// Appends one packet, written by the caller.
+impl OutgoingPackets {
+    /// Appends one packet, written by the closure.
     pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        write(&mut self.octets);
-        self.ends.push(self.octets.len());
+        write(&mut self.bytes);
+        self.ends.push(self.bytes.len());
     }
 
-    /// The packets, in order.
+    /// Returns the packets, in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = 0;
-        self.ends.iter().map(move |end| &self.octets[core::mem::replace(&mut start, *end)..*end])
+        self.ends.iter().map(move |end| &self.bytes[core::mem::replace(&mut start, *end)..*end])
     }
 
-    /// Forgets them; the room is kept.
+    /// Removes all packets; the memory is kept.
     pub fn clear(&mut self) {
-        self.octets.clear();
+        self.bytes.clear();
         self.ends.clear();
     }
 }
 
-/// What came to an application, its link header taken off.
+/// A packet received by an application, without its link header.
 #[derive(Clone, Copy, Debug)]
 pub enum Arrival<'a> {
-    /// Somebody asks.
+    /// An Interest.
     Interest {
-        /// For this.
+        /// Its name.
         name: NameRef<'a>,
     },
-    /// An answer.
+    /// A Data packet.
     Data {
         /// Its name.
         name: NameRef<'a>,
-        /// Octets of the packet.
-        octets: usize,
-        /// It carries a congestion mark.
+        /// Length of the packet, bytes.
+        bytes: usize,
+        /// True if it carries a congestion mark.
         is_marked: bool,
-        /// FinalBlockId, where it is a segment.
+        /// FinalBlockId, if it is a segment number.
         final_segment: Option<u64>,
     },
-    /// A refusal.
+    /// A Nack.
     Nack {
-        /// Of this.
+        /// Name of the Interest.
         name: NameRef<'a>,
-        /// Why.
+        /// Nack reason.
         reason: nw_wire::NackReason,
     },
 }
 
 /// An application.
 pub trait Application {
-    /// Takes one packet.
-    fn receive(&mut self, now: Instant, arrival: Arrival<'_>, sends: &mut Sends);
+    /// Receives one packet; packets to send are appended to `outgoing`.
+    fn receive(&mut self, now: Timestamp, arrival: Arrival<'_>, outgoing: &mut OutgoingPackets);
 
-    /// Does what is due.
-    fn tick(&mut self, now: Instant, sends: &mut Sends);
+    /// Runs the timers that are due; packets to send are appended to `outgoing`.
+    fn tick(&mut self, now: Timestamp, outgoing: &mut OutgoingPackets);
 
-    /// When [`tick`](Self::tick) wants to be called.
-    fn deadline(&self) -> Option<Instant>;
+    /// Returns when to call [`tick`](Self::tick) next.
+    fn deadline(&self) -> Option<Timestamp>;
 
-    /// What it counted.
+    /// Returns the counters.
     fn counters(&self) -> &AppCounters;
 }
 
-/// What applications count. Those who answer count Interests that came as `received`, and Data as `sent`.
+/// Counters of an application. For producers `satisfied` counts received Interests and `sent`
+/// counts Data.
 #[derive(Clone, Debug)]
 pub struct AppCounters {
-    /// Interests sent (by producers: Data).
+    /// Interests sent (producers: Data sent).
     pub sent: u64,
-    /// Interests answered in time (by producers: Interests that came).
+    /// Interests satisfied in time (producers: Interests received).
     pub satisfied: u64,
-    /// Interests refused by a Nack.
+    /// Interests answered by a Nack.
     pub nacks: u64,
-    /// Interests not answered in their lifetime.
+    /// Interests that timed out.
     pub timeouts: u64,
-    /// Interests on their way now.
+    /// Interests pending now.
     pub pending: u64,
-    /// Requests for what was on its way already, and so not sent.
+    /// Requests not sent because an Interest for the same name was pending.
     pub joined: u64,
-    /// Data that nobody waited for any more.
+    /// Data that arrived too late or twice.
     pub late: u64,
     /// Data with a congestion mark.
     pub marks: u64,
-    /// Octets of Data received (by producers: sent).
-    pub octets: u64,
-    /// Nanoseconds from Interest to Data.
+    /// Bytes of Data received (producers: sent).
+    pub bytes: u64,
+    /// Round-trip times, nanoseconds.
     pub rtt_ns: Histogram<u64>,
-    /// The same, summed.
+    /// Sum of all round-trip times, nanoseconds.
     pub rtt_sum_ns: u64,
-    /// The shortest, exact; `u64::MAX` before the first.
+    /// Shortest round-trip time, exact, nanoseconds; `u64::MAX` before the first.
     pub rtt_min_ns: u64,
-    /// The longest, exact.
+    /// Longest round-trip time, exact, nanoseconds.
     pub rtt_max_ns: u64,
-    /// When a download was complete.
+    /// When the download was complete, nanoseconds after its start.
     pub done_ns: Option<u64>,
-    /// A download was given up.
+    /// Why the download failed, if it did.
     pub failed: Option<String>,
 }
 
@@ -130,8 +132,8 @@ impl Default for AppCounters {
             joined: 0,
             late: 0,
             marks: 0,
-            octets: 0,
-            // Two digits: there may be thousands of applications.
+            bytes: 0,
+            // Two significant digits save memory: there may be thousands of applications.
             rtt_ns: Histogram::new(2).expect("two digits are supported"),
             rtt_sum_ns: 0,
             rtt_min_ns: u64::MAX,
@@ -143,9 +145,9 @@ impl Default for AppCounters {
 }
 
 impl AppCounters {
-    /// Counts a round trip.
+    /// Records a round-trip time.
     pub fn round_trip(&mut self, rtt_ns: u64) {
-        // It grows as it must, so nothing is too long for it.
+        // The histogram resizes itself, so no value is too large.
         let _ = self.rtt_ns.record(rtt_ns.max(1));
         self.rtt_sum_ns += rtt_ns;
         self.rtt_min_ns = self.rtt_min_ns.min(rtt_ns);
@@ -153,12 +155,12 @@ impl AppCounters {
     }
 }
 
-/// Appends a bare Interest for `prefix` and a last component that is a segment number.
+/// Appends an Interest without link header: `prefix` followed by a segment number.
 fn push_interest(prefix: &[u8], number: u64, nonce: u32, lifetime_ms: u32, out: &mut Vec<u8>) {
-    let (octets, from) = shortest(number);
-    let component = &octets[from..];
+    let (bytes, from) = minimal_bytes(number);
+    let component = &bytes[from..];
     let name_len = prefix.len() + 2 + component.len();
-    let (lifetime, lifetime_from) = shortest(u64::from(lifetime_ms));
+    let (lifetime, lifetime_from) = minimal_bytes(u64::from(lifetime_ms));
     let lifetime = &lifetime[lifetime_from..];
     let len = 1 + number_len(name_len as u64) + name_len + 6 + 2 + lifetime.len();
     push_number(u64::from(t::INTEREST), out);
@@ -171,8 +173,9 @@ fn push_interest(prefix: &[u8], number: u64, nonce: u32, lifetime_ms: u32, out: 
     push_tlv(t::INTEREST_LIFETIME, lifetime, out);
 }
 
-/// A number in 1, 2, 4 or 8 octets, and where they begin.
-fn shortest(number: u64) -> ([u8; 8], usize) {
+/// Returns a number as 8 big-endian bytes, and the index of the first byte of its shortest encoding
+/// in 1, 2, 4 or 8 bytes.
+fn minimal_bytes(number: u64) -> ([u8; 8], usize) {
     let from = match number {
         0..=0xff => 7,
         0x100..=0xffff => 6,
@@ -189,9 +192,10 @@ mod tests {
     use nw_wire::Interest;
 
     #[test]
-    fn interests_are_as_the_specification_says() {
+    fn push_interest_encodes_valid_interest() {
         let prefix: Name = "/a/b".parse().unwrap();
-        for (number, lifetime_ms) in [(0, 1), (255, 4000), (256, 70_000), (1 << 20, 255), (1 << 40, u32::MAX)]
+        for (number, lifetime_ms) in
+            [(0, 1), (255, 4000), (256, 70_000), (1 << 20, 255), (1 << 40, u32::MAX)]
         {
             let mut wire = Vec::new();
             push_interest(prefix.as_ref().as_bytes(), number, 7, lifetime_ms, &mut wire);

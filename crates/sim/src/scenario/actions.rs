@@ -1,52 +1,52 @@
-//! What happens to links and nodes when: from text, and by the seed.
+//! Failures, repairs and restarts of links and nodes: from text, and at random.
 
 use super::options::Failures;
 use super::values::Secs;
 use crate::random::{Random, Stream};
 use crate::topology::Topology;
 
-/// Failures that one run may have by the seed.
+/// Maximum number of random failures and repairs in a run.
 const RANDOM_MAX: usize = 1_000_000;
 
-/// Something that happens.
+/// A change of a link or node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A link, down (false) or up.
+    /// Takes a link down (false) or up.
     Link(usize, bool),
-    /// A node, down (false) or up, with empty tables.
+    /// Takes a node down (false) or up, with empty tables.
     Node(usize, bool),
-    /// A node starts anew at once, with empty tables.
+    /// Restarts a node, with empty tables.
     Restart(usize),
 }
 
-/// When it happens.
+/// A change at a point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timed {
-    /// Nanoseconds from the start.
+    /// Nanoseconds from the start of the run.
     pub at_ns: u64,
-    /// What.
+    /// The change.
     pub action: Action,
 }
 
 impl Timed {
-    /// From text such as `2s link a-b down`.
+    /// Parses text such as `2s link a-b down`.
     ///
     /// # Errors
-    /// What should be there.
+    /// What is expected, for the message.
     pub fn parse(text: &str, topology: &Topology) -> Result<Self, String> {
-        let usage = "a time and what happens: \"2s link a-b down\", \"2s link a-b up\", \"2500ms node x down\", \"4s node x up\" or \"3s node x restart\"";
+        let usage = "a time and an action: \"2s link a-b down\", \"2s link a-b up\", \"2500ms node x down\", \"4s node x up\" or \"3s node x restart\"";
         let words: Vec<&str> = text.split_whitespace().filter(|word| *word != "at").collect();
-        let [time, what, which, how] = words[..] else { return Err(usage.to_owned()) };
+        let [time, subject, name, state] = words[..] else { return Err(usage.to_owned()) };
         let at_ns = time_ns(time).ok_or(usage)?;
-        let up = match how {
+        let up = match state {
             "up" => Some(true),
             "down" => Some(false),
             "restart" => None,
             _ => return Err(usage.to_owned()),
         };
-        let action = match (what, up) {
+        let action = match (subject, up) {
             ("link", Some(up)) => {
-                let link = topology.find_link(which).ok_or_else(|| {
+                let link = topology.find_link(name).ok_or_else(|| {
                     format!(
                         "a link of the topology, such as {}",
                         topology.links.first().map_or("a-b".into(), |_| topology.link_name(0))
@@ -55,7 +55,7 @@ impl Timed {
                 Action::Link(link, up)
             }
             ("node", _) => {
-                let node = topology.find(which).ok_or_else(|| {
+                let node = topology.find(name).ok_or_else(|| {
                     format!(
                         "a node of the topology, such as {}",
                         topology.nodes.first().map_or("a", |node| &node.name)
@@ -68,13 +68,17 @@ impl Timed {
         Ok(Timed { at_ns, action })
     }
 
-    /// As text that can be read again.
-    pub fn show(&self, topology: &Topology) -> String {
+    /// Returns the text form, which [`parse`](Self::parse) accepts.
+    pub fn describe(&self, topology: &Topology) -> String {
         let word = |up: bool| if up { "up" } else { "down" };
         let at = self.at_ns as f64 / 1e9;
         match self.action {
-            Action::Link(link, up) => format!("{at}s link {} {}", topology.link_name(link), word(up)),
-            Action::Node(node, up) => format!("{at}s node {} {}", topology.nodes[node].name, word(up)),
+            Action::Link(link, up) => {
+                format!("{at}s link {} {}", topology.link_name(link), word(up))
+            }
+            Action::Node(node, up) => {
+                format!("{at}s node {} {}", topology.nodes[node].name, word(up))
+            }
             Action::Restart(node) => format!("{at}s node {} restart", topology.nodes[node].name),
         }
     }
@@ -87,10 +91,10 @@ fn time_ns(text: &str) -> Option<u64> {
     }
 }
 
-/// Failures and repairs by the seed, in order of time.
+/// Draws random failures and repairs, sorted by time.
 ///
 /// # Errors
-/// When there would be too many.
+/// If there would be more than [`RANDOM_MAX`].
 pub fn random(
     failures: &Failures,
     topology: &Topology,
@@ -114,7 +118,9 @@ pub fn random(
                 at_ns += random.exponential(failures.mean_down_s.0 as f64);
                 all.push(Timed { at_ns: at_ns as u64, action: action(number, true) });
                 if all.len() > RANDOM_MAX {
-                    return Err(format!("less: these are more than {RANDOM_MAX} failures and repairs"));
+                    return Err(format!(
+                        "lower rates: these are more than {RANDOM_MAX} failures and repairs"
+                    ));
                 }
             }
         }

@@ -1,65 +1,93 @@
-//! What must hold at the end of a run: `[APPLICATION] MEASURE OPERATOR NUMBER`.
+//! Expectations checked at the end of a run: `[APPLICATION] MEASURE OPERATOR NUMBER`.
 
 use core::fmt;
 
-/// What can be measured.
+/// A measure of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Its name.
+    /// Name in scenarios.
     pub name: &'static str,
-    /// What it is.
+    /// Explanation for users.
     pub help: &'static str,
-    /// It can be asked of one application, too.
+    /// True if it is also available for one application.
     pub of_application: bool,
 }
 
 impl Metric {
-    /// Every measure.
+    /// All measures.
     pub const ALL: &'static [Metric] = &[
         Metric {
             name: "satisfied",
-            help: "share of Interests that consumers sent and got Data for, those still on their way left out",
+            help: "share of Interests satisfied, without those still pending",
             of_application: true,
         },
         Metric { name: "sent", help: "Interests that consumers sent", of_application: true },
         Metric {
             name: "timeouts",
-            help: "Interests of consumers without an answer in their lifetime",
+            help: "Interests of consumers that timed out",
             of_application: true,
         },
-        Metric { name: "nacks", help: "Interests of consumers that were refused", of_application: true },
-        Metric { name: "rtt_mean_ms", help: "mean time from Interest to Data", of_application: true },
-        Metric { name: "rtt_p50_ms", help: "half of the times are at most that", of_application: true },
-        Metric { name: "rtt_p99_ms", help: "99 % of the times are at most that", of_application: true },
+        Metric {
+            name: "nacks",
+            help: "Interests of consumers answered by a Nack",
+            of_application: true,
+        },
+        Metric {
+            name: "rtt_mean_ms",
+            help: "mean time from Interest to Data",
+            of_application: true,
+        },
+        Metric {
+            name: "rtt_p50_ms",
+            help: "median time from Interest to Data",
+            of_application: true,
+        },
+        Metric {
+            name: "rtt_p99_ms",
+            help: "99th percentile of the time from Interest to Data",
+            of_application: true,
+        },
         Metric {
             name: "done_s",
-            help: "when the last download was complete; none is infinite",
+            help: "when the last download was complete; infinite if one was not",
             of_application: true,
         },
-        Metric { name: "mbps", help: "megabits of Data that consumers got a second", of_application: true },
+        Metric {
+            name: "mbps",
+            help: "megabits of Data that consumers received per second",
+            of_application: true,
+        },
         Metric {
             name: "cs_hit_ratio",
-            help: "share of Interests at routers that content stores answered",
+            help: "share of Interests at routers satisfied by content stores",
             of_application: false,
         },
-        Metric { name: "dropped", help: "packets that links dropped or lost", of_application: false },
+        Metric {
+            name: "dropped",
+            help: "packets that links dropped or lost",
+            of_application: false,
+        },
         Metric {
             name: "queue_drops",
-            help: "packets that came when a link's queue was full",
+            help: "packets dropped at full queues of links",
             of_application: false,
         },
-        Metric { name: "link_packets", help: "packets that were given to links", of_application: false },
+        Metric {
+            name: "link_packets",
+            help: "packets transmitted on links",
+            of_application: false,
+        },
     ];
 }
 
-/// One line.
+/// One expectation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expectation {
-    /// As it was written.
+    /// The text as written.
     pub text: String,
-    /// Of which application: its name, or its name and node (`viewers@paris`).
+    /// Application name, or name and node (`viewers@paris`); `None` for all consumers.
     pub application: Option<String>,
-    /// Which measure.
+    /// Name of the measure.
     pub metric: &'static str,
     operator: Operator,
     bound: f64,
@@ -75,10 +103,10 @@ enum Operator {
 }
 
 impl Expectation {
-    /// From text.
+    /// Parses an expectation.
     ///
     /// # Errors
-    /// What should be there.
+    /// What is expected, for the message.
     pub fn parse(text: &str) -> Result<Self, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let (application, [name, operator, bound]) = match words[..] {
@@ -87,7 +115,8 @@ impl Expectation {
             _ => return Err("a measure, an operator and a number, such as \"satisfied >= 0.99\", or an application before them".into()),
         };
         let known = Metric::ALL.iter().find(|metric| metric.name == name);
-        let Some(metric) = known.filter(|metric| application.is_none() || metric.of_application) else {
+        let Some(metric) = known.filter(|metric| application.is_none() || metric.of_application)
+        else {
             let names: Vec<_> = Metric::ALL
                 .iter()
                 .filter(|m| application.is_none() || m.of_application)
@@ -103,12 +132,15 @@ impl Expectation {
             "=" | "==" => Operator::Equal,
             _ => return Err("one of the operators >= <= > < ==".into()),
         };
-        let bound =
-            bound.parse().ok().filter(|bound: &f64| bound.is_finite()).ok_or("a number at the end")?;
+        let bound = bound
+            .parse()
+            .ok()
+            .filter(|bound: &f64| bound.is_finite())
+            .ok_or("a number at the end")?;
         Ok(Expectation { text: text.to_owned(), application, metric: metric.name, operator, bound })
     }
 
-    /// Whether a value is as it should be; one that is not there never is.
+    /// Returns whether a value meets the expectation; `None` never does.
     pub fn holds(&self, value: Option<f64>) -> bool {
         value.is_some_and(|value| match self.operator {
             Operator::AtLeast => value >= self.bound,

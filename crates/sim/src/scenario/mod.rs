@@ -1,4 +1,5 @@
-//! What is to be simulated: one TOML file, every option written down once, all mistakes named at once.
+//! A simulation scenario: one TOML file. Every option is declared once ([`options`]), and all
+//! mistakes are reported at once.
 
 mod actions;
 mod check;
@@ -8,21 +9,23 @@ mod values;
 
 pub use actions::{Action, Timed};
 pub use check::{
-    Asks, Checked, ConsumerPlan, NodePlan, ProducerPlan, STRATEGY_DEFAULT, StrategyPlan, is_called,
+    ConsumerPlan, NodePlan, ProducerPlan, RunPlan, STRATEGY_DEFAULT, StrategyPlan, Workload,
+    name_matches,
 };
 pub use expect::{Expectation, Metric};
 pub use options::{
-    Arrivals, ConsumerItem, ConsumerKind, Failures, LinkItem, Links, Metric as RoutingMetric, NodeItem,
-    Policy, ProducerItem, Routers, Routing, Run, Signature, StrategyItem, TopologySection,
+    Arrivals, ConsumerItem, ConsumerKind, Failures, LinkItem, Links, Metric as RoutingMetric,
+    NodeItem, Policy, ProducerItem, Routers, Routing, Run, Signature, StrategyItem,
+    TopologySection,
 };
 pub use values::{Decimal, Mbps, Ms, Secs, Share};
 
-use nw_api::config::Problems;
-use nw_api::config::problem::Source;
+use nw_api::config::Diagnostics;
+use nw_api::config::diagnostics::Source;
 use nw_api::config::read::read;
 use nw_api::config::section::{write, write_item};
 
-/// A scenario, as it is written.
+/// A scenario, as written in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scenario {
     /// `[run]`
@@ -49,35 +52,36 @@ pub struct Scenario {
     pub consumer: Vec<ConsumerItem>,
 }
 
-/// What the command line says otherwise than the file.
+/// Options of the command line that replace or extend those of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// `run.seed`
     pub seed: Option<u64>,
     /// `run.duration_s`
     pub duration: Option<Secs>,
-    /// `topology.generate`, in place of any topology of the file.
+    /// `topology.generate`, instead of the topology in the file.
     pub topology: Option<String>,
-    /// More of `run.at`.
+    /// Further entries of `run.at`.
     pub at: Vec<String>,
-    /// More of `run.expect`.
+    /// Further entries of `run.expect`.
     pub expect: Vec<String>,
 }
 
-/// A scenario of a few lines, for a beginning.
+/// A short example scenario.
 pub const EXAMPLE: &str = include_str!("example.toml");
 
 impl Scenario {
-    /// Reads a file's text and checks it whole. `file` is what problems call it; topology files are found from the folder `beside`.
+    /// Parses and checks the text of a scenario. `file` is the name used in messages; topology
+    /// files are relative to `folder`.
     ///
     /// # Errors
-    /// Every mistake, with its line and what should be there.
+    /// Every mistake, with its line and the expected value.
     pub fn parse(
         file: &str,
         text: &str,
-        beside: Option<&std::path::Path>,
+        folder: Option<&std::path::Path>,
         overrides: &Overrides,
-    ) -> Result<Checked, Problems> {
+    ) -> Result<RunPlan, Diagnostics> {
         let mut source = Source::new(file, text);
         let sections = read(&mut source, |file| Scenario {
             run: file.section(),
@@ -94,9 +98,9 @@ impl Scenario {
         });
         let checked = sections.map(|(mut scenario, places)| {
             scenario.apply(overrides);
-            check::check(scenario, beside, &places, &mut source)
+            check::check(scenario, folder, &places, &mut source)
         });
-        source.finish(checked).map(|checked| checked.expect("what is no TOML is a problem"))
+        source.finish(checked).map(|checked| checked.expect("invalid TOML is a problem"))
     }
 
     fn apply(&mut self, overrides: &Overrides) {
@@ -113,10 +117,10 @@ impl Scenario {
         self.run.expect.extend(overrides.expect.iter().cloned());
     }
 
-    /// Every option with its documentation and default.
+    /// Returns a TOML file with every option, its documentation and its default.
     pub fn reference() -> String {
         let mut text = String::from(
-            "# A scenario of the simulator. Every option is here with its default; a file needs only what differs.\n",
+            "# A scenario of the simulator: every option with its default. A file needs only what differs.\n",
         );
         write::<Run>(&mut text);
         write::<TopologySection>(&mut text);

@@ -1,36 +1,37 @@
-//! Types of options: decimal numbers with a unit, kept as whole ones of a smaller unit, so that equal is equal.
+//! Option types: decimal numbers with a unit, stored as integers of a smaller unit, so that they
+//! can be compared exactly.
 
 use nw_api::config::value::{DeValue, Limits, Value};
 
-/// A number, whole or decimal, within bounds, in millionths of its unit (rounded); `scale` of them to one.
-fn decimal(value: &DeValue<'_>, scale: f64, most: f64) -> Option<u64> {
+/// Reads a number from 0 to `max` and returns it multiplied by `scale`, rounded.
+fn decimal(value: &DeValue<'_>, scale: f64, max: f64) -> Option<u64> {
     let text = match value {
         DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str(),
         DeValue::Float(float) => float.as_str(),
         _ => return None,
     };
-    number(text, scale, most)
+    number(text, scale, max)
 }
 
-/// The same of text, as on the command line.
-fn number(text: &str, scale: f64, most: f64) -> Option<u64> {
+/// Like [`decimal`], from text.
+fn number(text: &str, scale: f64, max: f64) -> Option<u64> {
     let number: f64 = text.replace('_', "").parse().ok()?;
-    (0.0..=most).contains(&number).then(|| (number * scale).round() as u64)
+    (0.0..=max).contains(&number).then(|| (number * scale).round() as u64)
 }
 
 macro_rules! decimals {
-    ($($(#[$meta:meta])* $name:ident($scale:expr, $most:expr) = $what:literal;)+) => {
+    ($($(#[$meta:meta])* $name:ident($scale:expr, $max:expr) = $what:literal;)+) => {
         $($(#[$meta])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
         pub struct $name(pub u64);
 
         impl $name {
-            /// From text, as it stands in the file.
+            /// Parses the number as written in a file.
             pub fn parse(text: &str) -> Option<Self> {
-                number(text, $scale, $most).map($name)
+                number(text, $scale, $max).map($name)
             }
 
-            /// In its unit.
+            /// Returns the number in its unit.
             pub fn value(self) -> f64 {
                 self.0 as f64 / $scale
             }
@@ -38,7 +39,7 @@ macro_rules! decimals {
 
         impl Value for $name {
             fn read(value: &DeValue<'_>, limits: &Limits) -> Option<Self> {
-                let number = decimal(value, $scale, $most)?;
+                let number = decimal(value, $scale, $max)?;
                 limits.as_ref().is_none_or(|limits| limits.contains(&number)).then_some($name(number))
             }
 
@@ -47,25 +48,25 @@ macro_rules! decimals {
             }
 
             fn expected(limits: &Limits) -> String {
-                let (least, most) = match limits {
+                let (min, max) = match limits {
                     Some(limits) => (*limits.start() as f64 / $scale, *limits.end() as f64 / $scale),
-                    None => (0.0, $most),
+                    None => (0.0, $max),
                 };
-                format!(concat!($what, " from {} to {}"), least, most)
+                format!(concat!($what, " from {} to {}"), min, max)
             }
         })+
     };
 }
 
 decimals! {
-    /// Milliseconds, as nanoseconds.
+    /// Milliseconds, stored as nanoseconds.
     Ms(1e6, 1e9) = "a number of milliseconds";
-    /// Seconds, as nanoseconds.
+    /// Seconds, stored as nanoseconds.
     Secs(1e9, 1e6) = "a number of seconds";
-    /// Megabits a second, as bits a second.
-    Mbps(1e6, 1e7) = "a number of megabits a second (0: without bound)";
-    /// A share of 1, in billionths.
+    /// Megabits per second, stored as bits per second.
+    Mbps(1e6, 1e7) = "a number of megabits per second (0: unlimited)";
+    /// A share from 0 to 1, stored in billionths.
     Share(1e9, 1.0) = "a share";
-    /// A plain number, in billionths.
+    /// A number, stored in billionths.
     Decimal(1e9, 1e9) = "a number";
 }

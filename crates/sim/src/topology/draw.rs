@@ -1,10 +1,10 @@
-//! Topologies as text and picture.
+//! Topologies as text and as a picture.
 
 use super::{Edge, Topology};
 use nw_report_kit::page::escape;
 use std::fmt::Write;
 
-/// As sections of a scenario.
+/// Returns the topology as sections of a scenario.
 pub fn toml(topology: &Topology) -> String {
     let mut out = String::new();
     let degrees = topology.degrees();
@@ -13,14 +13,15 @@ pub fn toml(topology: &Topology) -> String {
     }
     for link in &topology.links {
         let name = |end: u32| &topology.nodes[end as usize].name;
-        let _ = writeln!(out, "[[link]]\nfrom = {:?}\nto = {:?}", name(link.ends.0), name(link.ends.1));
+        let _ =
+            writeln!(out, "[[link]]\nfrom = {:?}\nto = {:?}", name(link.ends.0), name(link.ends.1));
         let Edge { delay_ns, rate_bps, queue_packets, loss_burst, cost, .. } = link;
         let decimal = |value: &Option<u64>, unit: f64| value.map(|value| value as f64 / unit);
         let fields = [
             ("delay_ms", decimal(delay_ns, 1e6)),
             ("rate_mbps", decimal(rate_bps, 1e6)),
             ("queue_packets", queue_packets.map(f64::from)),
-            ("queue_kib", decimal(&link.queue_octets, 1024.0)),
+            ("queue_kib", decimal(&link.queue_bytes, 1024.0)),
             ("loss", link.loss_ppb.map(|ppb| f64::from(ppb) / 1e9)),
             ("loss_burst", loss_burst.map(f64::from)),
             ("cost", cost.map(f64::from)),
@@ -33,7 +34,7 @@ pub fn toml(topology: &Topology) -> String {
     out
 }
 
-/// For Graphviz.
+/// Returns the topology in the DOT language of Graphviz.
 pub fn dot(topology: &Topology) -> String {
     let mut out = String::from("graph topology {\n");
     for node in &topology.nodes {
@@ -41,7 +42,9 @@ pub fn dot(topology: &Topology) -> String {
     }
     for link in &topology.links {
         let name = |end: u32| &topology.nodes[end as usize].name;
-        let label = link.delay_ns.map_or(String::new(), |ns| format!(" [label=\"{} ms\"]", ns as f64 / 1e6));
+        let label = link
+            .delay_ns
+            .map_or(String::new(), |ns| format!(" [label=\"{} ms\"]", ns as f64 / 1e6));
         let _ = writeln!(out, "  {:?} -- {:?}{label};", name(link.ends.0), name(link.ends.1));
     }
     out.push_str("}\n");
@@ -50,14 +53,15 @@ pub fn dot(topology: &Topology) -> String {
 
 const SIDE: f64 = 560.0;
 const MARGIN: f64 = 34.0;
-/// With more nodes, names would cover one another.
+/// Above this number of nodes, names are not drawn: they would overlap.
 const NAMED_MAX: usize = 60;
 
-/// As a picture: nodes where they are, others on a circle. `load` tells by link how thick to draw it, from 0 to 1.
+/// Returns the topology as SVG; nodes without a position are on a circle. `load` returns the
+/// thickness of a link, from 0 to 1.
 pub fn svg(topology: &Topology, load: impl Fn(usize) -> f64) -> String {
     let count = topology.nodes.len().max(1);
     let at = |number: usize| {
-        let (x, y) = topology.nodes[number].at.unwrap_or_else(|| {
+        let (x, y) = topology.nodes[number].position.unwrap_or_else(|| {
             let angle = core::f64::consts::TAU * number as f64 / count as f64;
             (0.5 + 0.5 * angle.sin(), 0.5 - 0.5 * angle.cos())
         });
@@ -78,7 +82,8 @@ pub fn svg(topology: &Topology, load: impl Fn(usize) -> f64) -> String {
     let radius = if count <= NAMED_MAX { 5.0 } else { 2.0 };
     for (number, node) in topology.nodes.iter().enumerate() {
         let (x, y) = at(number);
-        let _ = write!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"#d55e00\"/>");
+        let _ =
+            write!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"#d55e00\"/>");
         if count <= NAMED_MAX {
             let _ = write!(
                 out,

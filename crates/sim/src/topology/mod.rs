@@ -1,4 +1,4 @@
-//! Who is linked to whom: generated, published, or from a file.
+//! Topologies: generated, published, or from a file.
 
 mod draw;
 mod edges;
@@ -13,86 +13,89 @@ use nw_api::config::file::{TEXT_MAX, read_text};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Most nodes of one simulation.
+/// Maximum number of nodes.
 pub const NODES_MAX: usize = 100_000;
-/// Most links of one simulation.
+/// Maximum number of links.
 pub const LINKS_MAX: usize = 1_000_000;
 
-/// A router.
+/// A node of a topology.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
-    /// Its name, without spaces.
+pub struct TopologyNode {
+    /// Name, without spaces.
     pub name: String,
-    /// Where to draw it: from 0 to 1, rightwards and downwards.
-    pub at: Option<(f64, f64)>,
+    /// Position in drawings, from 0 to 1: right, down. `None`: placed on a circle.
+    pub position: Option<(f64, f64)>,
 }
 
-/// A link between two nodes, with what differs from the default.
+/// A link between two nodes, with the properties that differ from the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
-    /// Its ends, by number.
+    /// Node indices of its ends.
     pub ends: (u32, u32),
-    /// See [`LinkConfig`].
+    /// Overrides the property of [`LinkConfig`].
     pub delay_ns: Option<u64>,
-    /// See [`LinkConfig`].
+    /// Overrides the property of [`LinkConfig`].
     pub rate_bps: Option<u64>,
-    /// See [`LinkConfig`].
+    /// Overrides the property of [`LinkConfig`].
     pub queue_packets: Option<u32>,
-    /// See [`LinkConfig`].
-    pub queue_octets: Option<u64>,
-    /// See [`LinkConfig`].
+    /// Overrides the property of [`LinkConfig`].
+    pub queue_bytes: Option<u64>,
+    /// Overrides the property of [`LinkConfig`].
     pub loss_ppb: Option<u32>,
-    /// See [`LinkConfig`].
+    /// Overrides the property of [`LinkConfig`].
     pub loss_burst: Option<u32>,
-    /// For routing by cost.
+    /// Cost for routing.
     pub cost: Option<u32>,
 }
 
 impl Edge {
-    /// With nothing else said.
+    /// Creates a link with default properties.
     pub fn between(a: usize, b: usize) -> Self {
         Edge { ends: (a as u32, b as u32), ..Edge::default() }
     }
 
-    /// What it is like.
-    pub fn config(&self, usual: &LinkConfig) -> LinkConfig {
+    /// Returns the properties, with `defaults` where not given.
+    pub fn config(&self, defaults: &LinkConfig) -> LinkConfig {
         LinkConfig {
-            delay_ns: self.delay_ns.unwrap_or(usual.delay_ns),
-            rate_bps: self.rate_bps.unwrap_or(usual.rate_bps),
-            queue_packets: self.queue_packets.unwrap_or(usual.queue_packets),
-            queue_octets: self.queue_octets.unwrap_or(usual.queue_octets),
-            loss_ppb: self.loss_ppb.unwrap_or(usual.loss_ppb),
-            loss_burst: self.loss_burst.unwrap_or(usual.loss_burst),
+            delay_ns: self.delay_ns.unwrap_or(defaults.delay_ns),
+            rate_bps: self.rate_bps.unwrap_or(defaults.rate_bps),
+            queue_packets: self.queue_packets.unwrap_or(defaults.queue_packets),
+            queue_bytes: self.queue_bytes.unwrap_or(defaults.queue_bytes),
+            loss_ppb: self.loss_ppb.unwrap_or(defaults.loss_ppb),
+            loss_burst: self.loss_burst.unwrap_or(defaults.loss_burst),
         }
     }
 }
 
-/// Nodes and links. Names are distinct, no link leads back to its node, and two nodes have one link at most.
+/// Nodes and links. Names are unique, no link connects a node with itself, and two nodes have at
+/// most one link.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Topology {
-    /// Nodes, by number.
-    pub nodes: Vec<Place>,
-    /// Links, by number.
+    /// Nodes.
+    pub nodes: Vec<TopologyNode>,
+    /// Links.
     pub links: Vec<Edge>,
     by_name: BTreeMap<String, u32>,
     by_ends: BTreeMap<(u32, u32), u32>,
 }
 
-/// Why there is no topology.
+/// Why a topology could not be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TopologyError(pub String);
 
 impl Topology {
-    /// By its description, such as `grid:10x10`, `waxman:100` or `abilene`. `seed` makes those that are random.
+    /// Generates a topology from a description such as `grid:10x10`, `waxman:100` or `abilene`.
+    /// Random ones depend on `seed`.
     ///
     /// # Errors
-    /// What is wrong with it, and what there is.
+    /// If the description is invalid; the message lists the valid forms.
     pub fn generate(text: &str, seed: u64) -> Result<Self, TopologyError> {
         generate::generate(text, seed)
     }
 
-    /// From a file: GML as the Topology Zoo publishes it where the name ends in `.gml`, otherwise a list of links.
+    /// Loads a file: GML as published by the Topology Zoo if the name ends in `.gml`, otherwise a
+    /// list of links.
     ///
     /// # Errors
     /// Every mistake, with its line.
@@ -101,7 +104,7 @@ impl Topology {
         Topology::parse(&path.display().to_string(), &text)
     }
 
-    /// Reads the text of a file of this name, which [`load`](Self::load) would open.
+    /// Parses the text of a file; its name selects the format, as in [`load`](Self::load).
     ///
     /// # Errors
     /// Every mistake, with its line.
@@ -114,10 +117,10 @@ impl Topology {
         }
     }
 
-    /// The number of a node; a new one where the name is new.
+    /// Returns the index of a node, which is created if the name is new.
     ///
     /// # Errors
-    /// A name that can't be one, or too many.
+    /// If the name is invalid, or there are too many nodes.
     pub fn node(&mut self, name: &str) -> Result<usize, TopologyError> {
         if let Some(known) = self.by_name.get(name) {
             return Ok(*known as usize);
@@ -126,63 +129,63 @@ impl Topology {
             || name.chars().any(|c| c.is_whitespace() || c.is_control() || c == '"' || c == '@')
         {
             return Err(TopologyError(format!(
-                "{name:?} is no name of a node: write it without spaces, quotes and @"
+                "{name:?} is not a valid node name: write it without spaces, quotes and @"
             )));
         }
         if self.nodes.len() == NODES_MAX {
-            return Err(TopologyError(format!("more than {NODES_MAX} nodes: run fewer")));
+            return Err(TopologyError(format!("more than {NODES_MAX} nodes: reduce the topology")));
         }
         self.by_name.insert(name.to_owned(), self.nodes.len() as u32);
-        self.nodes.push(Place { name: name.to_owned(), at: None });
+        self.nodes.push(TopologyNode { name: name.to_owned(), position: None });
         Ok(self.nodes.len() - 1)
     }
 
-    /// Adds a link, or changes what is said of the one there is.
+    /// Adds a link, or changes the existing one. Returns its index.
     ///
     /// # Errors
-    /// A link from a node to itself, or too many.
+    /// If the link connects a node with itself, or there are too many links.
     pub fn link(&mut self, edge: Edge) -> Result<usize, TopologyError> {
         let (a, b) = edge.ends;
         if a == b {
             let name = &self.nodes[a as usize].name;
-            return Err(TopologyError(format!("a link from {name} to itself: leave it out")));
+            return Err(TopologyError(format!("a link from {name} to itself: remove it")));
         }
         if let Some(known) = self.link_between(a as usize, b as usize) {
             let old = &mut self.links[known];
             old.delay_ns = edge.delay_ns.or(old.delay_ns);
             old.rate_bps = edge.rate_bps.or(old.rate_bps);
             old.queue_packets = edge.queue_packets.or(old.queue_packets);
-            old.queue_octets = edge.queue_octets.or(old.queue_octets);
+            old.queue_bytes = edge.queue_bytes.or(old.queue_bytes);
             old.loss_ppb = edge.loss_ppb.or(old.loss_ppb);
             old.loss_burst = edge.loss_burst.or(old.loss_burst);
             old.cost = edge.cost.or(old.cost);
             return Ok(known);
         }
         if self.links.len() == LINKS_MAX {
-            return Err(TopologyError(format!("more than {LINKS_MAX} links: run fewer")));
+            return Err(TopologyError(format!("more than {LINKS_MAX} links: reduce the topology")));
         }
         self.by_ends.insert((a.min(b), a.max(b)), self.links.len() as u32);
         self.links.push(edge);
         Ok(self.links.len() - 1)
     }
 
-    /// A node by its name.
+    /// Returns the index of a node.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).map(|number| *number as usize)
     }
 
-    /// The link between two nodes.
+    /// Returns the index of the link between two nodes.
     pub fn link_between(&self, a: usize, b: usize) -> Option<usize> {
         self.by_ends.get(&(a.min(b) as u32, a.max(b) as u32)).map(|number| *number as usize)
     }
 
-    /// What a link is called: its ends' names with a hyphen between.
+    /// Returns the name of a link: its ends' names with a hyphen in between.
     pub fn link_name(&self, link: usize) -> String {
         let (a, b) = self.links[link].ends;
         format!("{}-{}", self.nodes[a as usize].name, self.nodes[b as usize].name)
     }
 
-    /// A link by its name, from either end; names of nodes may have hyphens.
+    /// Returns the index of a link by name, from either end. Node names may contain hyphens.
     pub fn find_link(&self, name: &str) -> Option<usize> {
         name.match_indices('-').find_map(|(at, _)| {
             let (a, b) = (self.find(&name[..at])?, self.find(&name[at + 1..])?);
@@ -190,7 +193,7 @@ impl Topology {
         })
     }
 
-    /// How many links each node has.
+    /// Returns the number of links of each node.
     pub fn degrees(&self) -> Vec<u32> {
         let mut degrees = vec![0; self.nodes.len()];
         for (a, b) in self.links.iter().map(|link| link.ends) {
@@ -200,13 +203,13 @@ impl Topology {
         degrees
     }
 
-    /// True when every node is reached from the first.
+    /// Returns whether every node can be reached from the first.
     pub fn is_connected(&self) -> bool {
-        self.islands().iter().all(|island| *island == 0)
+        self.components().iter().all(|component| *component == 0)
     }
 
-    /// By node: the lowest number among those it is connected with.
-    fn islands(&self) -> Vec<u32> {
+    /// Returns, by node, the lowest index in its connected component.
+    fn components(&self) -> Vec<u32> {
         let mut parents: Vec<u32> = (0..self.nodes.len() as u32).collect();
         fn root(parents: &mut [u32], mut node: u32) -> u32 {
             while parents[node as usize] != node {
@@ -223,10 +226,11 @@ impl Topology {
     }
 }
 
-/// Light in glass, nanoseconds a kilometre.
+/// Propagation delay of light in fibre, nanoseconds per kilometre.
 const NS_PER_KM: f64 = 5_000.0;
 
-/// The delay of a cable along the shortest way between two places on Earth (degrees), to ten microseconds; half of that at least.
+/// Returns the delay of a cable along the great circle between two places (latitude and longitude
+/// in degrees), rounded to 10 µs, at least 5 µs.
 fn delay_ns(from: (f64, f64), to: (f64, f64)) -> u64 {
     let (lat_a, lat_b) = (from.0.to_radians(), to.0.to_radians());
     let (half_lat, half_lon) = ((lat_b - lat_a) / 2.0, (to.1 - from.1).to_radians() / 2.0);

@@ -1,4 +1,5 @@
-//! On any network, with any failures, every packet arrives, is dropped for a counted reason, or is on its way.
+//! On random networks with random failures every packet is delivered, dropped for a counted reason,
+//! or in flight.
 
 use crate::run;
 use proptest::prelude::*;
@@ -66,9 +67,9 @@ fn network() -> impl Strategy<Value = String> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 40, ..ProptestConfig::default() })]
-    /// `run` looks at every counter of every link, node and consumer.
+    /// `run` checks the counters of every link, node and consumer.
     #[test]
-    fn nothing_is_lost_unseen(text in network()) {
+    fn random_network_accounts_for_every_packet(text in network()) {
         run(&text);
     }
 }

@@ -1,4 +1,4 @@
-//! The same scenario and seed give the same files, octet by octet; another seed gives others.
+//! The same scenario and seed give the same files, byte by byte; another seed gives different ones.
 
 use crate::run_seed;
 use nw_sim::{Topology, report};
@@ -14,7 +14,11 @@ const NET: &str = "[run]\nduration_s = 3\n[topology]\ngenerate = \"scale-free:60
 
 fn files(seed: u64) -> Vec<String> {
     let outcome = run_seed(NET, Some(seed));
-    assert!(outcome.totals.dropped > 0 && outcome.totals.satisfied.unwrap() > 0.3, "{:?}", outcome.totals);
+    assert!(
+        outcome.totals.dropped > 0 && outcome.totals.satisfied.unwrap() > 0.3,
+        "{:?}",
+        outcome.totals
+    );
     vec![
         report::csv(&outcome.applications),
         report::csv(&outcome.links),
@@ -25,11 +29,11 @@ fn files(seed: u64) -> Vec<String> {
 }
 
 #[test]
-fn a_seed_is_a_result() {
+fn equal_seed_gives_equal_result() {
     let first = files(7);
-    // In another thread, beside others: nothing is shared.
-    let others = [7, 8].map(|seed| std::thread::spawn(move || files(seed)));
-    let [same, other] = others.map(|thread| thread.join().unwrap());
-    assert_eq!(first, same);
-    assert!(first.iter().zip(&other).all(|(one, another)| one != another));
+    // In other threads at the same time: nothing is shared.
+    let threads = [7, 8].map(|seed| std::thread::spawn(move || files(seed)));
+    let [equal_seed, different_seed] = threads.map(|thread| thread.join().unwrap());
+    assert_eq!(first, equal_seed);
+    assert!(first.iter().zip(&different_seed).all(|(file, different)| file != different));
 }

@@ -1,19 +1,19 @@
-//! Whole networks. What the tests share.
+//! Tests of whole networks: shared helpers.
 
 mod conservation;
 mod determinism;
 mod failures;
 mod theory;
-mod thousand;
+mod thousand_nodes;
 
 use nw_sim::{Outcome, Overrides, Scenario};
 
-/// Runs a scenario; what does not add up fails the test.
+/// Runs a scenario; fails the test if a packet is unaccounted for.
 pub fn run(text: &str) -> Outcome {
     run_seed(text, None)
 }
 
-/// With another seed.
+/// Runs a scenario with another seed.
 pub fn run_seed(text: &str, seed: Option<u64>) -> Outcome {
     let overrides = Overrides { seed, ..Overrides::default() };
     let plan = Scenario::parse("test", text, None, &overrides)

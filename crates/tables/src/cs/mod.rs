@@ -1,71 +1,79 @@
-//! Content store: Data packets kept for whoever asks next.
+//! Content store: Data packets that satisfy later Interests.
 //!
-//! Found by exact name, by implicit digest (computed when first asked for, then kept) and by any prefix of their names, whatever Interest
-//! once fetched them. Bounded by packets and by octets; which packet goes is decided in `policy`.
+//! A packet is found by its exact name, by its implicit digest (computed at the first such lookup,
+//! then stored) and by any prefix of its name. The store is bounded by packets and by bytes;
+//! `policy` selects which packet is evicted.
 //!
-//! A tree over the names' prefixes is kept only while somebody asks by prefix (`upkeep`): without it, a prefix is looked for among the
-//! [`RECENT_MAX`] packets that the policy would keep longest, so a store of no more than these answers every prefix, and a larger one may miss
-//! a packet until its tree is whole. Exact names are always found.
+//! A tree over all prefixes exists only while Interests with CanBePrefix need it
+//! (`tree_lifecycle`). Without it, a prefix is searched among the [`RECENT_MAX`] packets that the
+//! policy would keep longest. So a store of at most that many packets finds every prefix; a larger
+//! one may miss a packet until its tree is complete. Exact names are always found.
 //!
 //! ```text
-//! key hash -> index -> number -> Entry (64 octets): what is compared, the policy's order, the place in the tree of prefixes
-//!                        `-----> chain of blocks of 256 octets: the packet          digests apart, touched only when asked for
+//! name hash -> index -> number -> Entry (64 bytes): key fields, policy queue, link in the tree
+//!                         |-----> packet, in a chain of blocks of 256 bytes
+//!                         `-----> digest, in an array of its own, touched only if needed
 //! ```
+//!
+//! Main invariant: an entry is in the index and in one queue of the policy exactly while `wire_len`
+//! is not 0; a [`CsRef`] to an evicted packet finds nothing.
 
-mod hint;
-mod lookahead;
+mod eviction_prefetcher;
+mod hit_rate;
 #[cfg(test)]
 mod model_tests;
 mod policy;
 #[cfg(test)]
 mod policy_tests;
-mod recent;
+mod prefetch;
+mod probe;
 mod record;
 mod search;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod upkeep;
+mod tree_lifecycle;
 
 use crate::arena::BlockArena;
-use crate::index::Spot;
-use crate::memory::Lines;
-use crate::{Ask, Instant};
+use crate::index::BucketPos;
+use crate::memory::MmapArray;
+use crate::{InterestKey, Timestamp};
 use arrayvec::ArrayVec;
-pub use hint::CsHint;
-use lookahead::Lookahead;
-use nw_name::{HashKey, NameRef, Prefixes};
+use eviction_prefetcher::EvictionPrefetcher;
+use hit_rate::HitRateEwma;
+use nw_name::{HashKey, NameRef, PrefixHashes};
 use nw_wire::{PACKET_LEN_MAX, sha256};
 pub use policy::PolicyKind;
 use policy::{Arrival, Policy};
-use recent::Recent;
+pub use probe::CsProbe;
 use record::{Entry, NONE};
 use tree::Tree;
-use upkeep::Upkeep;
-pub use upkeep::{Erasing, KEPT_IDLE, RECENT_MAX};
+use tree_lifecycle::TreeLifecycle;
+pub use tree_lifecycle::{EraseCursor, RECENT_MAX, TREE_IDLE_MAX};
 
-/// Octets of a block: what a packet's octets are rounded up to.
+/// Bytes of a block; the size of a packet is rounded up to whole blocks.
 pub const BLOCK_LEN: usize = 256;
 
-/// Packets of one name that are kept at a time; they differ in their digests.
+/// The maximum number of packets with one name; they differ in their digests.
 pub const VERSIONS_MAX: usize = 4;
 
-/// Packets that go for one that comes, at most: more than the largest takes blocks.
+/// The maximum number of evictions per insertion: more than the number of blocks of the largest
+/// packet.
 const EVICTIONS_MAX: usize = 64;
 
-/// Packets that go, and entries that the tree takes in or gives back, in one slice of work.
+/// Evictions, and entries added to or removed from the tree, per call of [`ContentStore::work`].
 const WORK_EVICTIONS: usize = 256;
 const WORK_ENTRIES: usize = 128;
 
-/// An implicit digest component: type, length, 32 octets.
+/// Bytes of an implicit digest component: type, length, digest.
 const DIGEST_COMPONENT_LEN: usize = 34;
 
-/// Bounds of a content store.
+/// Capacity of a content store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CsConfig {
-    /// Packets, at most 2^30.
+    /// The maximum number of packets, at most 2^30.
     pub packets_max: usize,
-    /// Octets of packets, each rounded up to whole blocks of [`BLOCK_LEN`].
+    /// The maximum number of bytes of all packets, each rounded up to blocks of [`BLOCK_LEN`].
     pub bytes_max: usize,
 }
 
@@ -76,78 +84,88 @@ impl Default for CsConfig {
     }
 }
 
-/// A packet in the store. Finds nothing once that packet has gone.
+/// A reference to a packet in the store. It finds nothing once the packet is evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CsRef {
     slot: u32,
     generation: u16,
 }
 
-/// A Data packet for the store, checked before.
+/// A checked Data packet to be inserted.
 #[derive(Clone, Copy, Debug)]
-pub struct Incoming<'a> {
-    /// Where its name's TLV-VALUE stands in it: start and length, octets.
+pub struct IncomingData<'a> {
+    /// Start and length in bytes of the name's TLV-VALUE in `wire`.
     pub name: (u16, u16),
-    /// Of that name; the hash of the whole does while there is [no tree](ContentStore::has_tree).
-    pub prefixes: &'a Prefixes,
-    /// All of it.
+    /// The hashes of the name. Without a [tree](ContentStore::has_tree) only the full hash is used.
+    pub prefixes: &'a PrefixHashes,
+    /// The whole packet.
     pub wire: &'a [u8],
-    /// FreshnessPeriod, milliseconds; 0 without one.
+    /// FreshnessPeriod in milliseconds; 0 if absent.
     pub freshness_ms: u32,
-    /// Nobody waits for it. It matters to a policy with ranks only.
+    /// No Interest waited for it. Used by the priority FIFO policy only.
     pub unsolicited: bool,
 }
 
-impl Incoming<'_> {
-    /// True when the name can stand at its place of the packet, behind two types and two lengths, and is one that a packet may have itself.
+impl IncomingData<'_> {
+    /// Returns whether the name's position is possible (after two types and lengths) and the name
+    /// has no implicit digest, which no packet's own name has.
     #[inline(always)]
-    fn is_sound(&self) -> bool {
+    fn is_valid(&self) -> bool {
         let (start, len) = self.name;
         start <= u16::from(u8::MAX)
             && usize::from(start) + usize::from(len) <= self.wire.len()
             && !self.prefixes.has_digest()
     }
 
-    /// "Fresh *for* its FreshnessPeriod"; without one it is never fresh, which is 0.
+    /// Returns the end of freshness, nanoseconds ("fresh *for* its FreshnessPeriod"); 0 (never
+    /// fresh) without FreshnessPeriod.
     #[inline(always)]
-    const fn fresh_until(&self, now: Instant) -> u64 {
-        if self.freshness_ms == 0 { 0 } else { now.plus_millis(self.freshness_ms as u64).as_nanos() }
+    const fn fresh_until(&self, now: Timestamp) -> u64 {
+        if self.freshness_ms == 0 {
+            0
+        } else {
+            now.plus_millis(self.freshness_ms as u64).as_nanos()
+        }
     }
 
     #[inline(always)]
-    fn arrival(&self, now: Instant) -> Arrival {
-        Arrival { stale_at: self.fresh_until(now).max(now.as_nanos()), unsolicited: self.unsolicited }
+    fn arrival(&self, now: Timestamp) -> Arrival {
+        Arrival {
+            stale_at: self.fresh_until(now).max(now.as_nanos()),
+            unsolicited: self.unsolicited,
+        }
     }
 }
 
-/// What became of a packet given to [`ContentStore::insert`].
+/// The result of [`ContentStore::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insertion {
-    /// Kept.
+    /// The packet was stored.
     New,
-    /// The same packet was there; it counts as just used and is fresh from now on.
+    /// The same packet was stored already: it counts as used now, and its freshness starts again.
     Refreshed,
-    /// Not kept: admission is off, it would be the next to go (under a policy with ranks), it is larger than the store or than a packet may be, its name ends with an implicit digest (no packet's own
-    /// does) or does not stand where it is said to, or its place in the index is full.
-    NotKept,
+    /// The packet was not stored: admission is off; the policy would evict it first; it is larger
+    /// than the store or than a packet may be; its name ends with an implicit digest or is not at
+    /// `name`; or its index buckets are full.
+    Rejected,
 }
 
-/// What happened so far.
+/// Counters since the store was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CsCounters {
-    /// Asked and answered.
+    /// Interests satisfied.
     pub hits: u64,
-    /// Asked and not answered.
+    /// Interests not satisfied.
     pub misses: u64,
-    /// Prefix searches given up after a bounded effort; counted among the misses too.
-    pub searches_given_up: u64,
-    /// Packets kept.
+    /// Prefix searches that stopped at their limit; counted among the misses too.
+    pub searches_aborted: u64,
+    /// Packets stored.
     pub insertions: u64,
-    /// Packets that were there already.
+    /// Packets inserted that were stored already.
     pub refreshes: u64,
-    /// Packets not kept though admission was on.
-    pub refusals: u64,
-    /// Packets that made room for others.
+    /// Packets rejected while admission was on.
+    pub rejections: u64,
+    /// Packets evicted.
     pub evictions: u64,
 }
 
@@ -156,29 +174,31 @@ pub struct CsCounters {
 pub struct ContentStore {
     key: HashKey,
     tree: Tree,
-    upkeep: Upkeep,
-    digests: Lines<[u8; 32]>,
+    lifecycle: TreeLifecycle,
+    digests: MmapArray<[u8; 32]>,
     policy: Policy,
-    lookahead: Lookahead,
+    eviction_prefetcher: EvictionPrefetcher,
     len: usize,
     packets_max: usize,
     packets_limit: usize,
     blocks_limit: usize,
     admit: bool,
     serve: bool,
-    /// Octets of a packet that is taken in, at most; 0 while none is.
+    /// The maximum length of a packet to be stored, bytes; 0 while none is admitted.
     wire_len_max: usize,
-    /// The same for packets that may replace the next victim in its place, see [`settle`](ContentStore::settle).
+    /// The maximum length of a packet that may reuse the victim's entry: see
+    /// [`refresh_limits`](ContentStore::refresh_limits).
     replace_len_max: usize,
     counters: CsCounters,
-    recent: Recent,
+    hit_rate: HitRateEwma,
 }
 
 impl ContentStore {
-    /// Stages of [`prefetch`](Self::prefetch).
+    /// The number of stages of [`prefetch`](Self::prefetch).
     pub const PREFETCH_STAGES: usize = 3;
 
-    /// An empty store. What it may grow to is reserved as address space; memory is taken as packets come.
+    /// Creates an empty store. Address space for its capacity is reserved; memory is taken as
+    /// packets are stored.
     pub fn new(key: HashKey, config: CsConfig) -> Self {
         let packets_max = config.packets_max.min(1 << 30);
         let arena = BlockArena::new(config.bytes_max / BLOCK_LEN);
@@ -187,85 +207,89 @@ impl ContentStore {
             packets_max,
             packets_limit: packets_max,
             blocks_limit: arena.capacity(),
-            digests: Lines::sparse(arena.capacity()),
+            digests: MmapArray::with_small_pages(arena.capacity()),
             tree: Tree::new(key, packets_max, arena),
-            upkeep: Upkeep::new(),
+            lifecycle: TreeLifecycle::new(),
             policy: Policy::new(),
-            lookahead: Lookahead::new(),
+            eviction_prefetcher: EvictionPrefetcher::new(),
             len: 0,
             admit: true,
             serve: true,
             wire_len_max: 0,
             replace_len_max: 0,
             counters: CsCounters::default(),
-            recent: Recent::default(),
+            hit_rate: HitRateEwma::default(),
         };
-        store.settle();
+        store.refresh_limits();
         store
     }
 
-    /// False when there is surely no packet of this name (or name and digest): what nearly all Interests that are not answered learn from one
-    /// line of the index, or from what [`prefetch`](Self::prefetch) saw there while no packet came since. Counts nothing; [`find`](Self::find) or
-    /// [`missed`](Self::missed) does.
+    /// Returns false if no packet has this name (or name and digest). Reads one line of the index,
+    /// or nothing if `probe` is valid. Counts nothing: [`find`](Self::find) or
+    /// [`record_miss`](Self::record_miss) does.
     #[inline(always)]
-    pub fn may_hold(&self, prefixes: &Prefixes, hint: &CsHint) -> bool {
-        !hint.is_absent(self.state()) && self.tree.keys.may_have(prefixes.key())
+    pub fn may_contain(&self, prefixes: &PrefixHashes, probe: &CsProbe) -> bool {
+        !probe.is_absent(self.state()) && self.tree.keys.may_contain(prefixes.lookup_hash())
     }
 
-    /// Which store this is and how many packets came: what is absent stays so while this is the same. Neither 0 nor all ones.
+    /// Identifies this store and its number of insertions: a name that is absent stays absent while
+    /// it is unchanged. Neither 0 nor all ones.
     #[inline(always)]
     fn state(&self) -> u64 {
         (core::ptr::from_ref(self).addr() as u64) << 32 ^ (self.counters.insertions << 1 | 1)
     }
 
-    /// Counts an Interest that asked for what [`may_hold`](Self::may_hold) ruled out.
+    /// Counts a miss that [`may_contain`](Self::may_contain) has found.
     #[inline(always)]
-    pub const fn missed(&mut self) {
+    pub const fn record_miss(&mut self) {
         self.counters.misses += self.serve as u64;
-        self.recent.miss();
+        self.hit_rate.miss();
     }
 
-    /// The packet that answers, if there is one; it counts as used. Of several with the asked name the one that came last answers.
+    /// Returns the packet that satisfies an Interest, and counts it as used. Of several with the
+    /// name, the newest one.
     #[inline]
-    pub fn find(&mut self, now: Instant, ask: &Ask<'_>) -> Option<CsRef> {
+    pub fn find(&mut self, now: Timestamp, key: &InterestKey<'_>) -> Option<CsRef> {
         if !self.serve {
             return None;
         }
-        let mut found = self.exact(now, ask);
-        if ask.can_be_prefix && found.is_none() {
-            found = self.longer(now, ask);
+        let mut found = self.find_exact(now, key);
+        if key.can_be_prefix && found.is_none() {
+            found = self.find_by_prefix(now, key);
         }
         let Some(slot) = found else {
             self.counters.misses += 1;
-            self.recent.miss();
+            self.hit_rate.miss();
             return None;
         };
         self.counters.hits += 1;
-        self.recent.hit();
-        self.policy.used(&mut self.tree.entries, slot);
+        self.hit_rate.hit();
+        self.policy.record_use(&mut self.tree.entries, slot);
         Some(CsRef { slot, generation: self.tree.entries[slot as usize].generation })
     }
 
-    /// Until when the packet was fresh that would answer if freshness did not matter; of longer names only those that the tree holds. Nothing is
-    /// counted or moved: for people who ask why [`find`](Self::find) found nothing.
-    pub fn stale(&mut self, now: Instant, ask: &Ask<'_>) -> Option<Instant> {
-        let slot = match self.exact(now, &Ask { must_be_fresh: false, ..*ask }) {
-            None if ask.can_be_prefix => match self.tree.search(ask.name, ask.prefixes, None) {
+    /// Returns the end of freshness of the packet that would satisfy the Interest without
+    /// MustBeFresh; longer names only if they are in the tree. Counts and moves nothing. For
+    /// diagnosis: why [`find`](Self::find) found nothing.
+    pub fn stale(&mut self, now: Timestamp, key: &InterestKey<'_>) -> Option<Timestamp> {
+        let slot = match self.find_exact(now, &InterestKey { must_be_fresh: false, ..*key }) {
+            None if key.can_be_prefix => match self.tree.search(key.name, key.prefixes, None) {
                 search::Search::Found(slot) => Some(slot),
-                search::Search::Absent | search::Search::GaveUp => None,
+                search::Search::Absent | search::Search::Aborted => None,
             },
             found => found,
         };
-        slot.map(|slot| Instant::from_nanos(self.tree.entries[slot as usize].fresh_until))
+        slot.map(|slot| Timestamp::from_nanos(self.tree.entries[slot as usize].fresh_until))
     }
 
-    /// Octets of a packet; 0 when it has gone.
+    /// Returns the length of a packet in bytes; 0 if it was evicted.
     #[inline]
     pub fn wire_len(&self, found: CsRef) -> usize {
         self.entry(found).map_or(0, |entry| usize::from(entry.wire_len))
     }
 
-    /// Copies a packet, or the part of it for which there is room; gives the octets written, 0 when it has gone.
+    /// Copies a packet, or the part that fits into `out`; returns the number of bytes copied, 0 if
+    /// the packet was evicted.
     #[inline]
     pub fn copy_wire(&self, found: CsRef, out: &mut [u8]) -> usize {
         let Some(entry) = self.entry(found) else { return 0 };
@@ -274,117 +298,132 @@ impl ContentStore {
         len
     }
 
-    /// Where the name's TLV-VALUE stands in a packet: start and length, octets. `(0, 0)` when it has gone.
+    /// Returns the start and length in bytes of the name's TLV-VALUE in a packet; `(0, 0)` if it
+    /// was evicted.
     #[inline]
-    pub fn name_place(&self, found: CsRef) -> (u16, u16) {
+    pub fn name_span(&self, found: CsRef) -> (u16, u16) {
         self.entry(found).map_or((0, 0), |entry| (u16::from(entry.name_start), entry.name_len))
     }
 
-    /// Until when a packet is fresh; [`Instant::START`] when it never was or has gone.
-    pub fn fresh_until(&self, found: CsRef) -> Instant {
-        self.entry(found).map_or(Instant::START, |entry| Instant::from_nanos(entry.fresh_until))
+    /// Returns the end of freshness of a packet; [`Timestamp::START`] if it was never fresh or was
+    /// evicted.
+    pub fn fresh_until(&self, found: CsRef) -> Timestamp {
+        self.entry(found).map_or(Timestamp::START, |entry| Timestamp::from_nanos(entry.fresh_until))
     }
 
-    /// Keeps a Data packet; others go to make room.
+    /// Stores a Data packet, evicting others if needed.
     #[inline(always)]
-    pub fn insert(&mut self, now: Instant, packet: &Incoming<'_>) -> Insertion {
-        if self.policy.is_plain() && self.replace_victim::<true>(now, packet) {
-            return Insertion::New;
+    pub fn insert(&mut self, now: Timestamp, packet: &IncomingData<'_>) -> Insertion {
+        if self.policy.is_simple_lru()
+            && let Some(insertion) = self.insert_fast::<true>(now, packet)
+        {
+            return insertion;
         }
-        // By value: what is lent here would have to stand in memory before.
-        self.insert_any(now, *packet)
+        // Passed by value so the hot path keeps these fields in registers.
+        self.insert_slow(now, *packet)
     }
 
-    /// The common case in a full store: the packet takes the place of the next victim, which has as many blocks. False when it is not that. `PLAIN` where
-    /// the [policy is](Policy::is_plain).
+    /// The fast form of [`insert`](Self::insert) into a full store: the packet reuses the entry and
+    /// the blocks of the next victim, if it needs as many blocks. `None`: no packet was changed;
+    /// use the slow form. `SIMPLE_LRU`: the [policy is simple LRU](Policy::is_simple_lru).
     #[inline(always)]
-    fn replace_victim<const PLAIN: bool>(&mut self, now: Instant, packet: &Incoming<'_>) -> bool {
-        let last = packet.wire.len().wrapping_sub(1);
-        let blocks = last / BLOCK_LEN + 1;
-        let full = self.len == self.packets_limit || self.tree.arena.in_use() + blocks > self.blocks_limit;
-        if last >= self.replace_len_max || !full || !packet.is_sound() {
-            return false;
+    fn insert_fast<const SIMPLE_LRU: bool>(
+        &mut self,
+        now: Timestamp,
+        packet: &IncomingData<'_>,
+    ) -> Option<Insertion> {
+        let last_index = packet.wire.len().wrapping_sub(1);
+        let blocks = last_index / BLOCK_LEN + 1;
+        let full =
+            self.len == self.packets_limit || self.tree.arena.in_use() + blocks > self.blocks_limit;
+        if last_index >= self.replace_len_max || !full || !packet.is_valid() {
+            return None;
         }
-        let key = packet.prefixes.key();
-        // S3-FIFO makes up its mind when asked for the victim: not in vain.
-        if !PLAIN && self.tree.keys.may_have(key) {
-            return false;
+        let key = packet.prefixes.lookup_hash();
+        // S3-FIFO changes its queues when it selects the victim, so this must not be in vain.
+        if !SIMPLE_LRU && self.tree.keys.may_contain(key) {
+            return None;
         }
         let entries = &mut self.tree.entries[..];
-        let victim = match PLAIN {
-            true => self.policy.plain_victim(),
+        let victim = match SIMPLE_LRU {
+            true => self.policy.lru_victim(),
             false => self.policy.victim(entries, now.as_nanos()).map(|(slot, _)| slot),
         };
-        let Some(slot) = victim else { return false };
+        let slot = victim?;
         let entry = &mut entries[slot as usize];
         if (usize::from(entry.wire_len) - 1) / BLOCK_LEN + 1 != blocks {
-            return false;
+            return None;
         }
-        let Some(vacancy) = self.tree.keys.vacancy(key) else { return false };
-        let spot = self.tree.keys.fill(&vacancy, slot);
-        if !self.tree.keys.remove_at(entry.spot, entry.key, slot) {
+        let vacant = self.tree.keys.vacant_entry(key)?;
+        let index_pos = self.tree.keys.insert_at(&vacant, slot);
+        if !self.tree.keys.remove_at(entry.index_pos, entry.key, slot) {
             self.tree.keys.remove(entry.key, slot);
         }
-        let stays = PLAIN || self.policy.renews(entries, slot);
+        let stays_in_queue = SIMPLE_LRU || self.policy.begin_replace(entries, slot);
         let entry = &mut entries[slot as usize];
-        let follower = entry.follower();
+        let successor = entry.successor();
         entry.key = key;
-        entry.spot = spot;
+        entry.index_pos = index_pos;
         entry.fresh_until = packet.fresh_until(now);
         entry.stored = self.counters.insertions as u32;
         entry.wire_len = packet.wire.len() as u16;
         entry.name_len = packet.name.1;
         entry.name_start = packet.name.0 as u8;
-        entry.forget_packet();
-        self.policy.renewed(entries, slot, packet.arrival(now), stays);
+        entry.reset_for_packet();
+        self.policy.finish_replace(entries, slot, packet.arrival(now), stays_in_queue);
         self.counters.insertions += 1;
         self.counters.evictions += 1;
-        self.lookahead.came(entries, slot);
-        self.lookahead.goes(&self.tree, follower);
+        self.eviction_prefetcher.on_inserted(entries, slot);
+        self.eviction_prefetcher.on_evicted(&self.tree, successor);
         self.tree.arena.overwrite(slot, packet.wire);
-        true
+        Some(Insertion::New)
     }
 
+    /// The slow form of [`insert`](Self::insert).
     #[inline(never)]
-    fn insert_any(&mut self, now: Instant, packet: Incoming<'_>) -> Insertion {
-        if !self.policy.is_plain() && self.replace_victim::<false>(now, &packet) {
-            return Insertion::New;
+    fn insert_slow(&mut self, now: Timestamp, packet: IncomingData<'_>) -> Insertion {
+        if !self.policy.is_simple_lru()
+            && let Some(insertion) = self.insert_fast::<false>(now, &packet)
+        {
+            return insertion;
         }
         if !self.admit {
-            return Insertion::NotKept;
+            return Insertion::Rejected;
         }
-        let Incoming { name: place, prefixes, wire, .. } = packet;
-        if wire.is_empty() || wire.len() > self.wire_len_max || !packet.is_sound() {
-            return self.refuse();
+        let IncomingData { name: name_span, prefixes, wire, .. } = packet;
+        if wire.is_empty() || wire.len() > self.wire_len_max || !packet.is_valid() {
+            return self.reject();
         }
-        let (key, blocks) = (prefixes.key(), BlockArena::<BLOCK_LEN>::blocks_for(wire.len()));
-        let name = &wire[usize::from(place.0)..][..usize::from(place.1)];
-        if let Some(known) = self.same_packet(name, key, wire) {
-            return self.refresh(now, known, &packet);
+        let (key, blocks) =
+            (prefixes.lookup_hash(), BlockArena::<BLOCK_LEN>::blocks_for(wire.len()));
+        let name = &wire[usize::from(name_span.0)..][..usize::from(name_span.1)];
+        if let Some(stored) = self.find_same_packet(name, key, wire) {
+            return self.refresh(now, stored, &packet);
         }
-        if !self.make_room_for(now, &packet, blocks) {
-            return self.refuse();
+        if !self.evict_for(now, &packet, blocks) {
+            return self.reject();
         }
-        let Some(slot) = self.tree.arena.store(wire) else { return self.refuse() };
-        let spot = match self.tree.keys.vacancy(key) {
-            Some(vacancy) => self.tree.keys.fill(&vacancy, slot),
+        let Some(slot) = self.tree.arena.store(wire) else { return self.reject() };
+        let index_pos = match self.tree.keys.vacant_entry(key) {
+            Some(vacant) => self.tree.keys.insert_at(&vacant, slot),
             None if self.tree.keys.insert(key, slot).is_err() => {
                 self.tree.arena.free(slot, wire.len());
-                return self.refuse();
+                return self.reject();
             }
-            None => Spot::NONE,
+            None => BucketPos::NONE,
         };
         let entry = &mut self.tree.entries[slot as usize];
-        *entry = Entry::new(key, (place.0 as u8, place.1), wire.len() as u16, entry.generation);
-        entry.spot = spot;
+        *entry =
+            Entry::new(key, (name_span.0 as u8, name_span.1), wire.len() as u16, entry.generation);
+        entry.index_pos = index_pos;
         entry.fresh_until = packet.fresh_until(now);
         entry.stored = self.counters.insertions as u32;
-        self.policy.inserted(&mut self.tree.entries, slot, packet.arrival(now));
-        self.lookahead.came(&mut self.tree.entries, slot);
+        self.policy.insert(&mut self.tree.entries, slot, packet.arrival(now));
+        self.eviction_prefetcher.on_inserted(&mut self.tree.entries, slot);
         self.len += 1;
         self.counters.insertions += 1;
-        if !self.upkeep.is_off() {
-            self.tend(now, slot, NameRef::from_checked(name), prefixes);
+        if !self.lifecycle.is_off() {
+            self.after_insert(now, slot, NameRef::from_checked(name), prefixes);
         }
         if self.len == self.packets_limit || self.tree.arena.in_use() + blocks > self.blocks_limit {
             self.prefetch_victims();
@@ -392,176 +431,142 @@ impl ContentStore {
         Insertion::New
     }
 
-    /// Removes packets whose names start with `prefix`, at most `limit`; gives how many. However long it takes:
-    /// [`erase_part`](Self::erase_part) goes in slices.
+    /// Removes at most `limit` packets with names that start with `prefix`; returns how many. Takes
+    /// any time; [`erase_part`](Self::erase_part) works in steps.
     pub fn erase(&mut self, prefix: NameRef<'_>, limit: usize) -> usize {
-        let mut erasing = Erasing::new(limit);
-        while !self.erase_part(prefix, &mut erasing) {}
-        erasing.erased
+        let mut cursor = EraseCursor::new(limit);
+        while !self.erase_part(prefix, &mut cursor) {}
+        cursor.erased
     }
 
-    /// Packets in the store.
+    /// Returns the number of packets.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// True without packets.
+    /// Returns whether there are no packets.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Octets taken by packets, in whole blocks.
+    /// Returns the bytes of all packets, in whole blocks.
     pub const fn bytes(&self) -> usize {
         self.tree.arena.in_use() * BLOCK_LEN
     }
 
-    /// The bounds in effect.
+    /// Returns the limits in effect.
     pub const fn limits(&self) -> CsConfig {
         CsConfig { packets_max: self.packets_limit, bytes_max: self.blocks_limit * BLOCK_LEN }
     }
 
-    /// The bounds it was made for: those in effect are never wider.
-    pub fn made_for(&self) -> CsConfig {
-        CsConfig { packets_max: self.packets_max, bytes_max: self.tree.arena.capacity() * BLOCK_LEN }
+    /// Returns the capacity, which the limits never exceed.
+    pub fn capacity(&self) -> CsConfig {
+        CsConfig {
+            packets_max: self.packets_max,
+            bytes_max: self.tree.arena.capacity() * BLOCK_LEN,
+        }
     }
 
-    /// Changes the bounds, up to what the store was made for, and gives the new ones. Packets that are too many go in slices, by
-    /// [`work`](Self::work) and as others come.
+    /// Changes the limits, up to the capacity; returns the new ones. Packets above the limits are
+    /// evicted in steps, by [`work`](Self::work) and by insertions.
     pub fn set_limits(&mut self, packets_max: usize, bytes_max: usize) -> CsConfig {
         self.packets_limit = packets_max.min(self.packets_max);
         self.blocks_limit = (bytes_max / BLOCK_LEN).min(self.tree.arena.capacity());
-        self.settle();
+        self.refresh_limits();
         self.limits()
     }
 
-    /// True when [`work`](Self::work) should be called soon: packets are to go since the bounds were lowered, or the tree is being made or taken
-    /// down.
+    /// Returns whether [`work`](Self::work) should be called soon: packets above lowered limits are
+    /// to be evicted, or the tree is being built or removed.
     pub fn has_work(&self) -> bool {
-        self.is_over() || self.upkeep.is_moving()
+        self.exceeds_limits() || self.lifecycle.is_changing()
     }
 
-    /// Does a slice of what there is to do besides packets: some hundred microseconds.
-    pub fn work(&mut self, now: Instant) {
-        self.shrink(now, WORK_EVICTIONS);
-        self.go_on(WORK_ENTRIES);
+    /// Does a step of background work: some hundred microseconds.
+    pub fn work(&mut self, now: Timestamp) {
+        self.evict_excess(now, WORK_EVICTIONS);
+        self.step_tree(WORK_ENTRIES);
     }
 
-    /// True while there is more than the bounds allow.
+    /// Returns whether the store exceeds its limits.
     #[inline]
-    const fn is_over(&self) -> bool {
+    const fn exceeds_limits(&self) -> bool {
         self.len > self.packets_limit || self.tree.arena.in_use() > self.blocks_limit
     }
 
-    /// How it is chosen what goes.
+    /// Returns the eviction policy.
     pub const fn policy(&self) -> PolicyKind {
         self.policy.kind()
     }
 
-    /// Changes how it is chosen what goes; packets stay. Takes address space, but no time in proportion to them.
+    /// Changes the eviction policy; packets stay. Reserves address space; takes constant time.
     pub fn set_policy(&mut self, kind: PolicyKind) {
         if kind != self.policy.kind() {
             self.policy.set(kind, self.packets_max, self.tree.entries.len());
-            self.settle();
+            self.refresh_limits();
         }
     }
 
-    /// Whether packets are taken in.
+    /// Returns whether packets are admitted.
     pub const fn admits(&self) -> bool {
         self.admit
     }
 
-    /// Switches taking packets in.
+    /// Switches admission on or off.
     pub fn set_admit(&mut self, admit: bool) {
         self.admit = admit;
-        self.settle();
+        self.refresh_limits();
     }
 
-    /// Whether Interests are answered.
+    /// Returns whether lookups are served.
     pub const fn serves(&self) -> bool {
         self.serve
     }
 
-    /// Switches answering Interests; while it is off nothing counts as asked.
+    /// Switches serving on or off; while it is off no misses are counted.
     pub const fn set_serve(&mut self, serve: bool) {
         self.serve = serve;
     }
 
-    /// What happened so far.
+    /// Returns the counters.
     pub const fn counters(&self) -> CsCounters {
         self.counters
     }
 
-    /// True while every packet is found by any prefix of its name, however many there are; see the module.
-    pub const fn knows_prefixes(&self) -> bool {
-        self.upkeep.is_on()
+    /// Returns whether the tree is complete, so that every packet is found by any prefix of its
+    /// name.
+    pub const fn has_complete_tree(&self) -> bool {
+        self.lifecycle.is_on()
     }
 
-    /// Prefixes that have a node in the tree, besides `/`.
+    /// Returns the number of prefixes with a node in the tree, without `/`.
+    #[cfg(test)]
     pub const fn prefix_nodes(&self) -> usize {
         self.tree.nodes_in_use()
     }
 
-    /// Address space taken, octets; resident memory is at most this.
+    /// Returns the bytes of address space reserved; resident memory is at most this.
     pub fn memory_bytes(&self) -> usize {
         self.tree.memory_bytes() + self.digests.memory_bytes() + self.policy.memory_bytes()
     }
 
-    /// Asks for what finding a name will touch, without waiting: call stage 0 for each packet of a batch, then 1. What the latter finds out is kept in
-    /// `hint`; true when it may be here and is given away.
-    #[inline]
-    pub fn prefetch(&self, stage: usize, prefixes: &Prefixes, hint: &CsHint) -> bool {
-        match stage {
-            // The first line that a hit reads. Where most miss, others are in more of a hurry.
-            0 if self.recent.is_mostly_hits() => self.tree.keys.prefetch_soon(prefixes.key()),
-            0 => self.tree.keys.prefetch(prefixes.key()),
-            1 if !self.serve => {}
-            // Most are not here.
-            1 if !self.tree.keys.may_have(prefixes.key()) => hint.set_absent(self.state()),
-            1 => {
-                for id in self.tree.keys.candidates(prefixes.key()) {
-                    self.tree.entries.prefetch(id as usize);
-                    self.tree.arena.prefetch(id);
-                }
-                hint.set_maybe_here();
-                return true;
-            }
-            _ => {}
-        }
-        false
-    }
-
-    /// As [`prefetch_insert`](Self::prefetch_insert) for a name of which only the hash is known.
-    #[inline(always)]
-    pub fn prefetch_hash(&self, hash: u64) {
-        self.tree.keys.prefetch(hash);
-    }
-
-    /// True while prefixes of names are kept: what is [inserted](Self::insert) needs them all then, and only the hash of the whole otherwise.
+    /// Returns whether the tree exists, completely or in part. Then packets to be
+    /// [inserted](Self::insert) need the hashes of all their prefixes, otherwise only the full
+    /// hash.
     #[inline(always)]
     pub const fn has_tree(&self) -> bool {
-        !self.upkeep.is_off()
+        !self.lifecycle.is_off()
     }
 
-    /// Asks for what inserting a name will touch, or searching below it: call with each stage of [`prefetch`](Self::prefetch).
+    /// Returns the newest packet with this name, and this digest if the key has one.
     #[inline]
-    pub fn prefetch_insert(&self, stage: usize, prefixes: &Prefixes) {
-        if stage == 0 {
-            self.tree.keys.prefetch(prefixes.key());
-        }
-        if !self.upkeep.is_off() {
-            self.tree.prefetch_link(stage, prefixes);
-        }
-    }
-
-    /// The newest packet with the asked name, and the asked digest if there is one.
-    #[inline]
-    fn exact(&mut self, now: Instant, ask: &Ask<'_>) -> Option<u32> {
-        if ask.prefixes.has_digest() {
-            return self.with_digest(now, ask);
+    fn find_exact(&mut self, now: Timestamp, key: &InterestKey<'_>) -> Option<u32> {
+        if key.prefixes.has_digest() {
+            return self.find_with_digest(now, key);
         }
         let mut newest = None;
-        for id in self.tree.keys.candidates(ask.prefixes.key()) {
-            if self.suits(id, now, ask, ask.name.as_bytes())
+        for id in self.tree.keys.candidates(key.prefixes.lookup_hash()) {
+            if self.is_match(id, now, key, key.name.as_bytes())
                 && newest.is_none_or(|other| self.age(id) < self.age(other))
             {
                 newest = Some(id);
@@ -570,101 +575,100 @@ impl ContentStore {
         newest
     }
 
-    /// The packet with the asked name and digest.
+    /// Returns the packet with this name and digest.
     #[inline(never)]
-    fn with_digest(&mut self, now: Instant, ask: &Ask<'_>) -> Option<u32> {
-        let (name, digest) = ask.name.as_bytes().split_at(ask.prefixes.key_len());
+    fn find_with_digest(&mut self, now: Timestamp, key: &InterestKey<'_>) -> Option<u32> {
+        let (name, digest) = key.name.as_bytes().split_at(key.prefixes.lookup_len());
         if digest.len() != DIGEST_COMPONENT_LEN {
             return None;
         }
-        // There are no more than VERSIONS_MAX.
-        let suitable =
-            self.tree.keys.candidates(ask.prefixes.key()).filter(|id| self.suits(*id, now, ask, name));
-        let versions: ArrayVec<u32, VERSIONS_MAX> = suitable.take(VERSIONS_MAX).collect();
+        // A name has at most VERSIONS_MAX packets.
+        let matching = self
+            .tree
+            .keys
+            .candidates(key.prefixes.lookup_hash())
+            .filter(|id| self.is_match(*id, now, key, name));
+        let versions: ArrayVec<u32, VERSIONS_MAX> = matching.take(VERSIONS_MAX).collect();
         versions.into_iter().find(|id| self.digest(*id)[..] == digest[2..])
     }
 
-    /// True for an entry of this name that is as fresh as was asked.
+    /// Returns whether an entry has this name and is fresh if the key requires it.
     #[inline(always)]
-    fn suits(&self, id: u32, now: Instant, ask: &Ask<'_>, name: &[u8]) -> bool {
-        self.is_named(id, ask.prefixes.key(), name)
-            && (!ask.must_be_fresh || self.tree.entries[id as usize].is_fresh(now.as_nanos()))
+    fn is_match(&self, id: u32, now: Timestamp, key: &InterestKey<'_>, name: &[u8]) -> bool {
+        self.is_named(id, key.prefixes.lookup_hash(), name)
+            && (!key.must_be_fresh || self.tree.entries[id as usize].is_fresh(now.as_nanos()))
     }
 
-    /// The entry of the same packet. When there are [`VERSIONS_MAX`] others of its name, the one that came first goes.
+    /// Returns the entry of the same packet. If [`VERSIONS_MAX`] others have its name, the oldest
+    /// one is evicted.
     #[inline(never)]
-    fn same_packet(&mut self, name: &[u8], key: u64, wire: &[u8]) -> Option<u32> {
-        let (mut versions, mut eldest) = (0, NONE);
+    fn find_same_packet(&mut self, name: &[u8], key: u64, wire: &[u8]) -> Option<u32> {
+        let (mut versions, mut oldest) = (0, NONE);
         for id in self.tree.keys.candidates(key) {
             if self.is_named(id, key, name) {
                 let entry = &self.tree.entries[id as usize];
-                if usize::from(entry.wire_len) == wire.len() && self.tree.arena.holds(id, 0, wire) {
+                if usize::from(entry.wire_len) == wire.len() && self.tree.arena.eq_at(id, 0, wire) {
                     return Some(id);
                 }
                 versions += 1;
-                if eldest == NONE || self.age(id) > self.age(eldest) {
-                    eldest = id;
+                if oldest == NONE || self.age(id) > self.age(oldest) {
+                    oldest = id;
                 }
             }
         }
         if versions >= VERSIONS_MAX {
-            self.remove(eldest);
+            self.remove(oldest);
             self.counters.evictions += 1;
         }
         None
     }
 
-    /// When the store is full it is known what goes next and after that: by then the lines of the latter are here.
-    #[inline]
-    fn prefetch_victims(&self) {
-        let behind = self.policy.behind_victim(&self.tree.entries);
-        self.tree.prefetch_removal(behind);
-        if let Some(entry) = self.tree.entries.get(behind as usize) {
-            self.tree.entries.prefetch(entry.newer as usize);
-        }
-    }
-
-    /// Works out which packets are taken in. To be called after each change of what that depends on: limits and
-    /// what is over them, the switch, the policy, the tree's being off.
-    pub(super) fn settle(&mut self) {
-        let takes = self.admit && self.packets_limit > 0;
+    /// Recomputes which packets are admitted. To be called after every change of the limits, of the
+    /// excess over them, of the admission switch, of the policy, and of whether the tree exists.
+    pub(super) fn refresh_limits(&mut self) {
+        let admits = self.admit && self.packets_limit > 0;
         let wire_len_max = PACKET_LEN_MAX.min(self.blocks_limit * BLOCK_LEN);
-        self.wire_len_max = if takes { wire_len_max } else { 0 };
-        let may_replace =
-            self.upkeep.is_off() && self.policy.kind() != PolicyKind::PriorityFifo && !self.is_over();
+        self.wire_len_max = if admits { wire_len_max } else { 0 };
+        let may_replace = self.lifecycle.is_off()
+            && self.policy.kind() != PolicyKind::PriorityFifo
+            && !self.exceeds_limits();
         self.replace_len_max = if may_replace { self.wire_len_max } else { 0 };
     }
 
     #[cold]
-    fn refuse(&mut self) -> Insertion {
-        self.counters.refusals += 1;
-        Insertion::NotKept
+    fn reject(&mut self) -> Insertion {
+        self.counters.rejections += 1;
+        Insertion::Rejected
     }
 
-    fn refresh(&mut self, now: Instant, slot: u32, packet: &Incoming<'_>) -> Insertion {
+    /// Makes a stored packet fresh again.
+    fn refresh(&mut self, now: Timestamp, slot: u32, packet: &IncomingData<'_>) -> Insertion {
         let entry = &mut self.tree.entries[slot as usize];
         entry.fresh_until = packet.fresh_until(now);
-        if entry.place.linked != 0 {
+        if entry.link.linked != 0 {
             self.tree.raise_fresh_end(slot);
         }
-        self.policy.refreshed(&mut self.tree.entries, slot, packet.arrival(now));
+        self.policy.refresh(&mut self.tree.entries, slot, packet.arrival(now));
         self.counters.refreshes += 1;
         Insertion::Refreshed
     }
 
-    /// True for an entry of this name.
+    /// Returns whether an entry has this name.
     #[inline(always)]
     fn is_named(&self, id: u32, key: u64, name: &[u8]) -> bool {
         let entry = &self.tree.entries[id as usize];
-        entry.key == key && usize::from(entry.name_len) == name.len() && self.tree.starts_with(id, name)
+        entry.key == key
+            && usize::from(entry.name_len) == name.len()
+            && self.tree.starts_with(id, name)
     }
 
-    /// Packets stored since this one.
+    /// Returns the number of packets stored since this one.
     #[inline]
     fn age(&self, slot: u32) -> u32 {
         (self.counters.insertions as u32).wrapping_sub(self.tree.entries[slot as usize].stored)
     }
 
+    /// Returns the implicit digest of a packet; computes it the first time.
     fn digest(&mut self, slot: u32) -> [u8; 32] {
         let entry = &mut self.tree.entries[slot as usize];
         if !entry.is_digested() {
@@ -676,70 +680,82 @@ impl ContentStore {
         self.digests[slot as usize]
     }
 
-    /// Evicts until there is room for a packet of so many blocks; false when that is not to be.
-    fn make_room_for(&mut self, now: Instant, packet: &Incoming<'_>, blocks: usize) -> bool {
+    /// Evicts until a packet of this many blocks fits; returns false if the policy prefers the
+    /// stored packets.
+    fn evict_for(&mut self, now: Timestamp, packet: &IncomingData<'_>, blocks: usize) -> bool {
         for _ in 0..EVICTIONS_MAX {
-            let fits =
-                self.len < self.packets_limit && self.tree.arena.in_use() + blocks <= self.blocks_limit;
+            let fits = self.len < self.packets_limit
+                && self.tree.arena.in_use() + blocks <= self.blocks_limit;
             if fits {
                 return true;
             }
             let arrival = packet.arrival(now);
             let now = now.as_nanos();
-            let Some((victim, rank)) = self.policy.victim(&mut self.tree.entries, now) else { return false };
-            if !self.policy.takes(now, arrival, rank) {
+            let Some((victim, rank)) = self.policy.victim(&mut self.tree.entries, now) else {
+                return false;
+            };
+            if !self.policy.admits_packet(now, arrival, rank) {
                 return false;
             }
             self.evict(victim);
         }
-        // Limits were lowered far below what is here: until that has gone, the store may have a few packets more than before.
-        self.len < self.packets_max && self.tree.arena.in_use() + blocks <= self.tree.arena.capacity()
+        // The limits were lowered far below the content: until it has shrunk, the store may accept
+        // a few more packets.
+        self.len < self.packets_max
+            && self.tree.arena.in_use() + blocks <= self.tree.arena.capacity()
     }
 
-    /// Evicts while there is more than the bounds allow, so many packets at most.
-    fn shrink(&mut self, now: Instant, packets_max: usize) {
+    /// Evicts at most `packets_max` packets while the store exceeds its limits.
+    fn evict_excess(&mut self, now: Timestamp, packets_max: usize) {
         for _ in 0..packets_max {
-            if !self.is_over() {
+            if !self.exceeds_limits() {
                 break;
             }
-            let Some((victim, _)) = self.policy.victim(&mut self.tree.entries, now.as_nanos()) else { break };
+            let Some((victim, _)) = self.policy.victim(&mut self.tree.entries, now.as_nanos())
+            else {
+                break;
+            };
             self.evict(victim);
         }
     }
 
+    /// Evicts the policy's victim.
     fn evict(&mut self, victim: u32) {
-        self.policy.evicted(&mut self.tree.entries, victim);
-        self.forget(victim);
+        self.policy.remove_victim(&mut self.tree.entries, victim);
+        self.release_entry(victim);
         self.counters.evictions += 1;
     }
 
-    /// Removes an entry that is not a victim.
+    /// Removes an entry that is not the policy's victim.
     fn remove(&mut self, slot: u32) {
-        self.policy.removed(&mut self.tree.entries, slot);
-        self.forget(slot);
+        self.policy.remove(&mut self.tree.entries, slot);
+        self.release_entry(slot);
     }
 
-    /// Gives back what an entry that the policy knows no more took.
+    /// Frees an entry that is in no queue of the policy any more.
     #[inline]
-    fn forget(&mut self, slot: u32) {
+    fn release_entry(&mut self, slot: u32) {
         let entry = &mut self.tree.entries[slot as usize];
-        let Entry { key, spot, wire_len, .. } = *entry;
-        let linked = entry.place.linked != 0;
+        let Entry { key, index_pos, wire_len, .. } = *entry;
+        let linked = entry.link.linked != 0;
         entry.wire_len = 0;
         entry.generation = entry.generation.wrapping_add(1);
         if linked {
             self.tree.unlink(slot);
         }
-        if !self.tree.keys.remove_at(spot, key, slot) {
+        if !self.tree.keys.remove_at(index_pos, key, slot) {
             self.tree.keys.remove(key, slot);
         }
         self.tree.arena.free(slot, usize::from(wire_len));
         self.len -= 1;
-        self.settle();
+        self.refresh_limits();
     }
 
     #[inline]
     fn entry(&self, found: CsRef) -> Option<&Entry> {
-        self.tree.entries.get(found.slot as usize).filter(|entry| entry.generation == found.generation)
+        self.tree
+            .entries
+            .get(found.slot as usize)
+            .filter(|entry| entry.generation == found.generation)
     }
 }

@@ -1,7 +1,8 @@
-//! Each policy beside a naive one, and what each is for.
+//! Each policy against a naive model, and the purpose of each.
 
-use super::tests::{KEY, data, find, store};
+use super::tests::{data, find, store};
 use super::*;
+use crate::test_util::KEY;
 use nw_name::Name;
 use proptest::prelude::*;
 
@@ -25,7 +26,9 @@ fn steps() -> impl Strategy<Value = Step> {
     let name = 0..60u8;
     prop_oneof![
         20 => (name.clone(), prop_oneof![Just(0), 1..500u32], proptest::bool::weighted(0.1))
-            .prop_map(|(name, freshness_ms, unsolicited)| Step::Insert { name, freshness_ms, unsolicited }),
+            .prop_map(|(name, freshness_ms, unsolicited)| {
+                Step::Insert { name, freshness_ms, unsolicited }
+            }),
         20 => name.clone().prop_map(|name| Step::Find { name }),
         2 => (1..200u64).prop_map(|ms| Step::Wait { ms }),
         1 => name.prop_map(|name| Step::Erase { name }),
@@ -37,13 +40,13 @@ fn steps() -> impl Strategy<Value = Step> {
 struct Packet {
     name: u8,
     stale_at: u64,
-    /// Known to priority FIFO.
+    /// Whether it is in the heap of priority FIFO.
     timed: bool,
-    came: usize,
+    arrival: usize,
     uses: u8,
 }
 
-/// Queues with what came first in front; written from the policies' descriptions.
+/// Queues with the oldest packet first, written from the descriptions of the policies.
 struct Model {
     kind: PolicyKind,
     first: Vec<Packet>,
@@ -51,7 +54,7 @@ struct Model {
     ghosts: Vec<Option<u8>>,
     ghost_next: usize,
     limit: usize,
-    came: usize,
+    arrival: usize,
 }
 
 impl Model {
@@ -89,13 +92,13 @@ impl Model {
         }
     }
 
-    /// The name of the next victim, and what it is worth.
+    /// The name of the next victim, and its rank.
     fn victim(&mut self, now: u64) -> (u8, usize) {
         match self.kind {
             PolicyKind::Lru => (self.second.first().unwrap_or_else(|| &self.first[0]).name, 2),
             PolicyKind::PriorityFifo => {
                 let stale = self.first.iter().filter(|p| p.timed && p.stale_at <= now);
-                match (self.second.first(), stale.min_by_key(|p| (p.stale_at, p.came))) {
+                match (self.second.first(), stale.min_by_key(|p| (p.stale_at, p.arrival))) {
                     (Some(unsolicited), _) => (unsolicited.name, 0),
                     (None, Some(stale)) => (stale.name, 1),
                     (None, None) => (self.first[0].name, 2),
@@ -131,8 +134,9 @@ impl Model {
         if self.has(name) {
             if self.kind == PolicyKind::PriorityFifo {
                 let (packet, was_unsolicited) = self.take(name);
-                self.came += 1;
-                let packet = Packet { stale_at, timed: true, came: self.came, uses: 0, ..packet };
+                self.arrival += 1;
+                let packet =
+                    Packet { stale_at, timed: true, arrival: self.arrival, uses: 0, ..packet };
                 if unsolicited && was_unsolicited {
                     self.second.push(packet)
                 } else {
@@ -153,13 +157,13 @@ impl Model {
                 2
             };
             if self.kind == PolicyKind::PriorityFifo && own < rank {
-                return Insertion::NotKept;
+                return Insertion::Rejected;
             }
             self.evict(victim);
         }
-        self.came += 1;
+        self.arrival += 1;
         let timed = self.kind == PolicyKind::PriorityFifo && !unsolicited;
-        let packet = Packet { name, stale_at, timed, came: self.came, uses: 0 };
+        let packet = Packet { name, stale_at, timed, arrival: self.arrival, uses: 0 };
         let to_second = match self.kind {
             PolicyKind::Lru => false,
             PolicyKind::PriorityFifo => unsolicited,
@@ -184,30 +188,52 @@ fn named(number: u8) -> Name {
     Name::new().with_generic([number])
 }
 
-fn insert(cs: &mut ContentStore, now_ms: u64, number: u8, freshness_ms: u32, unsolicited: bool) -> Insertion {
+fn insert(
+    cs: &mut ContentStore,
+    now_ms: u64,
+    number: u8,
+    freshness_ms: u32,
+    unsolicited: bool,
+) -> Insertion {
     let name = named(number);
-    let prefixes = Prefixes::of(&KEY, name.as_ref());
+    let prefixes = PrefixHashes::of(&KEY, name.as_ref());
     let wire = data(&name, b"");
-    let place = (4, name.as_ref().as_bytes().len() as u16);
-    let packet = Incoming { name: place, prefixes: &prefixes, wire: &wire, freshness_ms, unsolicited };
-    cs.insert(Instant::from_millis(now_ms), &packet)
+    let name_span = (4, name.as_ref().as_bytes().len() as u16);
+    let packet = IncomingData {
+        name: name_span,
+        prefixes: &prefixes,
+        wire: &wire,
+        freshness_ms,
+        unsolicited,
+    };
+    cs.insert(Timestamp::from_millis(now_ms), &packet)
 }
 
 fn has(cs: &ContentStore, number: u8) -> bool {
-    let key = Prefixes::of(&KEY, named(number).as_ref()).key();
+    let key = PrefixHashes::of(&KEY, named(number).as_ref()).lookup_hash();
     cs.tree.keys.candidates(key).any(|id| cs.is_named(id, key, named(number).as_ref().as_bytes()))
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(256)))]
 
-    /// What stays is what the naive policy keeps, whichever it is, and whenever it changes to which.
+    /// The packets in the store equal those of the naive policy, for each policy and after each
+    /// change of policy.
     #[test]
-    fn policies_are_their_models(first in kinds(), all in proptest::collection::vec(steps(), 1..400)) {
+    fn policy_any_operations_equals_model(
+        first in kinds(),
+        all in proptest::collection::vec(steps(), 1..400),
+    ) {
         let mut cs = store(PACKETS, PACKETS * BLOCK_LEN);
         let ghosts = vec![None; PACKETS / 10 * 9];
         let mut model = Model {
-            kind: PolicyKind::Lru, first: Vec::new(), second: Vec::new(), ghosts, ghost_next: 0, limit: PACKETS, came: 0,
+            kind: PolicyKind::Lru,
+            first: Vec::new(),
+            second: Vec::new(),
+            ghosts,
+            ghost_next: 0,
+            limit: PACKETS,
+            arrival: 0,
         };
         let mut now = 5;
         for step in core::iter::once(Step::Policy(first)).chain(all) {
@@ -233,7 +259,7 @@ proptest! {
                 }
                 Step::Limit { packets } => {
                     cs.set_limits(packets, usize::MAX);
-                    cs.shrink(Instant::from_millis(now), usize::MAX);
+                    cs.evict_excess(Timestamp::from_millis(now), usize::MAX);
                     model.limit = packets;
                     while model.len() > packets {
                         let (victim, _) = model.victim(now);
@@ -257,7 +283,7 @@ proptest! {
 }
 
 #[test]
-fn priority_fifo_lets_unsolicited_and_then_stale_packets_go_first() {
+fn priority_fifo_evicts_unsolicited_then_stale() {
     let mut cs = store(4, 8 << 10);
     cs.set_policy(PolicyKind::PriorityFifo);
     for (name, freshness_ms, unsolicited) in
@@ -265,21 +291,22 @@ fn priority_fifo_lets_unsolicited_and_then_stale_packets_go_first() {
     {
         assert_eq!(insert(&mut cs, 0, name, freshness_ms, unsolicited), Insertion::New);
     }
-    // At 200 ms the second and the fourth are stale; the latter has been so for longer. Use does not matter.
+    // At 200 ms the second and the fourth packet are stale, the fourth for longer. Use does not
+    // matter.
     assert!(find(&mut cs, 0, &named(4), false, false).is_some());
-    for (number, gone) in [(5, 3), (6, 4), (7, 2), (8, 1)] {
-        assert!(has(&cs, gone));
+    for (number, evicted) in [(5, 3), (6, 4), (7, 2), (8, 1)] {
+        assert!(has(&cs, evicted));
         assert_eq!(insert(&mut cs, 200, number, 1000, false), Insertion::New);
-        assert!(!has(&cs, gone), "{gone} goes for {number}");
+        assert!(!has(&cs, evicted), "{evicted} is evicted for {number}");
     }
-    // What would go at once does not come in.
-    assert_eq!(insert(&mut cs, 200, 9, 0, false), Insertion::NotKept);
-    assert_eq!(insert(&mut cs, 200, 9, 1000, true), Insertion::NotKept);
+    // A packet that would be the next victim is not admitted.
+    assert_eq!(insert(&mut cs, 200, 9, 0, false), Insertion::Rejected);
+    assert_eq!(insert(&mut cs, 200, 9, 1000, true), Insertion::Rejected);
     assert_eq!((cs.policy(), cs.len()), (PolicyKind::PriorityFifo, 4));
 }
 
 #[test]
-fn s3_fifo_keeps_what_is_asked_for_through_a_scan() {
+fn s3_fifo_scan_keeps_used_packets() {
     for (kind, kept) in [(PolicyKind::Lru, 0), (PolicyKind::S3Fifo, 8)] {
         let mut cs = store(20, 20 * BLOCK_LEN);
         cs.set_policy(kind);

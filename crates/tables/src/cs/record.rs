@@ -1,6 +1,7 @@
-//! What the content store keeps of a packet and of a prefix: one cache line each.
+//! The records of the content store: entries (packets) and nodes (shared prefixes), one cache line
+//! each.
 
-use crate::index::Spot;
+use crate::index::BucketPos;
 use zerocopy::FromZeros;
 
 /// No record.
@@ -9,99 +10,101 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Set in the id of a [`Node`], clear in that of an [`Entry`].
 const NODE: u32 = 1 << 31;
 
-/// True when the id is a node's.
+/// Returns whether the id is that of a node.
 #[inline(always)]
 pub(super) const fn is_node(id: u32) -> bool {
     id & NODE != 0
 }
 
-/// A node's id from its index, and the reverse.
+/// Returns the id of the node with this index, and the reverse.
 #[inline(always)]
 pub(super) const fn node_id(index: u32) -> u32 {
     index ^ NODE
 }
 
-/// Where a record hangs in the prefix tree.
+/// The position of a record in the prefix tree.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
-pub(super) struct Place {
-    /// Hash of the name's prefix one component longer than the parent's: the record is indexed under it. An entry's own key when it has no
-    /// index record besides that of its key.
+pub(super) struct TreeLink {
+    /// The hash of the name's prefix one component longer than the parent's; the record is indexed
+    /// under it. Equal to an entry's key if the entry is indexed under its key only.
     pub edge: u64,
-    /// The node above.
+    /// The parent node.
     pub parent: u32,
-    /// Sibling that came later, or [`NONE`].
-    pub before: u32,
-    /// Sibling that came earlier, or [`NONE`].
-    pub after: u32,
-    /// Components, [`DEEPER`](super::tree::DEEPER) at most.
+    /// The next newer sibling, or [`NONE`].
+    pub prev: u32,
+    /// The next older sibling, or [`NONE`].
+    pub next: u32,
+    /// The number of components, at most [`DEEPER`](super::tree::DEEPER).
     pub depth: u8,
-    /// False for an entry that hangs nowhere: its place is whatever it was before, or a [`follower`](Entry::follower).
+    /// 0 for an entry that is not in the tree: the other fields are undefined then, except that
+    /// `next` may be a [`successor`](Entry::successor).
     pub linked: u8,
-    spare: [u8; 2],
+    padding: [u8; 2],
 }
 
-/// One packet. Its number is that of its first block of octets, so both are asked for at once.
+/// A packet. Its number is that of its first block, so both can be prefetched at once.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C, align(64))]
 pub(super) struct Entry {
-    /// Hash of its name.
+    /// The hash of the packet's name.
     pub key: u64,
-    /// Where it hangs.
-    pub place: Place,
-    /// End of freshness, nanoseconds of [`Instant`](crate::Instant); 0 for never fresh.
+    /// Its position in the tree.
+    pub link: TreeLink,
+    /// The end of freshness, nanoseconds as in [`Timestamp`](crate::Timestamp); 0 if never fresh.
     pub fresh_until: u64,
-    /// Neighbours in the policy's order.
+    /// Neighbours in the policy's queue.
     pub newer: u32,
     pub older: u32,
-    /// When it was stored, counted in packets stored.
+    /// The number of insertions before this one, modulo 2^32.
     pub stored: u32,
-    /// 0 when there is no packet.
+    /// 0 if the entry is free.
     pub wire_len: u16,
     pub name_len: u16,
-    /// Changes each time the entry is used for another packet.
+    /// Incremented each time the entry is reused.
     pub generation: u16,
-    /// Where the name's TLV-VALUE starts in the packet.
+    /// The start of the name's TLV-VALUE in the packet.
     pub name_start: u8,
-    /// Bit 0: the digest was computed and kept. Bit 1: the policy's second queue. Bits 2 and 3: uses, as far as the policy counts them.
+    /// Bit 0: the digest is stored. Bit 1: the entry is in the policy's second queue. Bits 2 and 3:
+    /// number of uses, as far as the policy counts them.
     marks: u8,
-    /// Where its key stands in the index, if that is known.
-    pub spot: Spot,
+    /// The position of its key in the index, if known.
+    pub index_pos: BucketPos,
 }
 
-/// One prefix that several records share.
+/// A prefix that several records share.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C, align(64))]
 pub(super) struct Node {
-    /// Hash of the prefix.
+    /// The hash of the prefix.
     pub hash: u64,
-    /// Where it hangs.
-    pub place: Place,
-    /// The record below that came last; links free nodes.
+    /// Its position in the tree.
+    pub link: TreeLink,
+    /// The newest child; the next free node in free nodes.
     pub first: u32,
-    /// Records right below; 0 in free nodes.
+    /// The number of children; 0 in free nodes.
     pub count: u32,
-    /// Nothing below is fresh from this moment on, see [`coarse_end`].
+    /// No packet below is fresh from this time on: see [`coarse_end`].
     pub fresh_end: u32,
-    spare: u32,
+    padding: u32,
 }
 
 const _: () = assert!(size_of::<Entry>() == 64 && size_of::<Node>() == 64);
 
 impl Entry {
-    /// What lies at a place of its packet, hanging nowhere, in no order.
+    /// Returns the entry of a packet that is not in the tree and in no queue.
     #[inline(always)]
     pub const fn new(key: u64, name: (u8, u16), wire_len: u16, generation: u16) -> Self {
         Entry {
             key,
-            place: Place {
+            link: TreeLink {
                 edge: 0,
                 parent: NONE,
-                before: NONE,
-                after: NONE,
+                prev: NONE,
+                next: NONE,
                 depth: 0,
                 linked: 0,
-                spare: [0; 2],
+                padding: [0; 2],
             },
             fresh_until: 0,
             newer: NONE,
@@ -112,30 +115,32 @@ impl Entry {
             generation,
             name_start: name.0,
             marks: 0,
-            spot: Spot::NONE,
+            index_pos: BucketPos::NONE,
         }
     }
 
-    /// Another packet came in this entry: nothing of the former is known but its place in the policy's order.
+    /// Prepares the entry for another packet; only its place in the policy's queue stays.
     #[inline(always)]
-    pub const fn forget_packet(&mut self) {
+    pub const fn reset_for_packet(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         self.marks &= 0b10;
     }
 
-    /// Which entry came some packets after this one, if that is known: kept in its place while it hangs nowhere, so it may be anything.
+    /// Returns the entry inserted some packets after this one. It is stored in an unused field of
+    /// entries outside the tree, so it may be any number.
     #[inline(always)]
-    pub const fn follower(&self) -> u32 {
-        if self.place.linked == 0 { self.place.after } else { NONE }
+    pub const fn successor(&self) -> u32 {
+        if self.link.linked == 0 { self.link.next } else { NONE }
     }
 
     #[inline(always)]
-    pub const fn set_follower(&mut self, slot: u32) {
-        if self.place.linked == 0 {
-            self.place.after = slot;
+    pub const fn set_successor(&mut self, slot: u32) {
+        if self.link.linked == 0 {
+            self.link.next = slot;
         }
     }
 
+    /// Returns whether the implicit digest is stored.
     #[inline(always)]
     pub const fn is_digested(&self) -> bool {
         self.marks & 1 != 0
@@ -145,7 +150,7 @@ impl Entry {
         self.marks |= 1;
     }
 
-    /// Which of the policy's two queues it is in.
+    /// Returns which of the policy's two queues the entry is in.
     #[inline(always)]
     pub const fn queue(&self) -> usize {
         (self.marks >> 1 & 1) as usize
@@ -156,7 +161,7 @@ impl Entry {
         self.marks = self.marks & !0b10 | (queue as u8) << 1;
     }
 
-    /// How often it was used, 3 at most.
+    /// Returns the number of uses, at most 3.
     #[inline(always)]
     pub const fn uses(&self) -> u8 {
         self.marks >> 2
@@ -167,7 +172,7 @@ impl Entry {
         self.marks = self.marks & 0b11 | uses << 2;
     }
 
-    /// True when an Interest with MustBeFresh may be answered.
+    /// Returns whether the packet satisfies MustBeFresh.
     #[inline(always)]
     pub const fn is_fresh(&self, now: u64) -> bool {
         now < self.fresh_until
@@ -175,14 +180,21 @@ impl Entry {
 }
 
 impl Node {
-    /// Of a prefix, with nothing below, hanging nowhere.
+    /// Returns the node of a prefix, without children and parent.
     pub const fn new(hash: u64, depth: u8) -> Self {
-        let place =
-            Place { edge: hash, parent: NONE, before: NONE, after: NONE, depth, linked: 1, spare: [0; 2] };
-        Node { hash, place, first: NONE, count: 0, fresh_end: 0, spare: 0 }
+        let link = TreeLink {
+            edge: hash,
+            parent: NONE,
+            prev: NONE,
+            next: NONE,
+            depth,
+            linked: 1,
+            padding: [0; 2],
+        };
+        Node { hash, link, first: NONE, count: 0, fresh_end: 0, padding: 0 }
     }
 
-    /// False when nothing below is fresh.
+    /// Returns false if no packet below is fresh.
     #[inline(always)]
     pub const fn may_be_fresh(&self, now: u64) -> bool {
         (now >> COARSE_BITS) < self.fresh_end as u64 || self.fresh_end == u32::MAX
@@ -192,7 +204,8 @@ impl Node {
 /// A coarse tick is 2^30 ns, about a second.
 const COARSE_BITS: u32 = 30;
 
-/// The coarse tick in which nothing with this end of freshness is fresh any more. Coarse, so that most insertions need not tell the nodes above.
+/// Returns the coarse tick from which on a packet with this end of freshness is stale. Coarse, so
+/// that most insertions need not update the nodes above.
 #[inline(always)]
 pub(super) const fn coarse_end(fresh_until: u64) -> u32 {
     if fresh_until == 0 {

@@ -1,63 +1,70 @@
-//! Looking for packets below a prefix.
+//! Searching packets below a prefix.
 //!
-//! A search goes down to where names with the prefix are, then through all below, what came last first. Branches in which nothing is fresh
-//! are passed by when the asker wants fresh ones.
+//! A search walks down the tree to the prefix, then visits everything below it, newest first. With
+//! MustBeFresh, branches without fresh packets are skipped.
 
 use super::record::{NONE, is_node};
 use super::tree::{EDGE_MAX, Tree};
 use arrayvec::ArrayVec;
-use nw_name::{NameRef, Prefixes};
+use nw_name::{NameRef, PrefixHashes};
 
-/// Records a prefix search looks at before it gives up.
+/// The maximum number of records a prefix search visits.
 const EFFORT_MAX: usize = 256;
 
-/// How a prefix search ended.
+/// The result of a prefix search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Search {
-    /// With an entry.
+    /// An entry was found.
     Found(u32),
-    /// Having seen that there is none.
+    /// No entry exists.
     Absent,
-    /// After [`EFFORT_MAX`] records.
-    GaveUp,
+    /// The search stopped after [`EFFORT_MAX`] records.
+    Aborted,
 }
 
-/// What lies below a prefix: entries of an edge, then a node with all below it.
+/// What is below a prefix: entries of an edge, then a node with its subtree.
 struct Below {
     entries: ArrayVec<u32, EDGE_MAX>,
     node: u32,
 }
 
 impl Tree {
-    /// True when the name of an entry starts with these octets.
+    /// Returns whether the name of an entry starts with these bytes.
     #[inline]
     pub fn starts_with(&self, slot: u32, name: &[u8]) -> bool {
         let entry = &self.entries[slot as usize];
         usize::from(entry.name_len) >= name.len()
-            && self.arena.holds(slot, usize::from(entry.name_start), name)
+            && self.arena.eq_at(slot, usize::from(entry.name_start), name)
     }
 
-    /// An entry whose name starts with `name`, fresh at `fresh_at` if that is given; the ones that came last are looked at first.
-    pub fn search(&self, name: NameRef<'_>, prefixes: &Prefixes, fresh_at: Option<u64>) -> Search {
+    /// Returns an entry with a name that starts with `name`, fresh at `fresh_at` if that is given;
+    /// newer entries are visited first.
+    pub fn search(
+        &self,
+        name: NameRef<'_>,
+        prefixes: &PrefixHashes,
+        fresh_at: Option<u64>,
+    ) -> Search {
         let mut effort = EFFORT_MAX;
         let mut found = NONE;
-        let ended = self.each_below(name, prefixes, fresh_at, &mut effort, |slot| {
+        let is_complete = self.visit_below(name, prefixes, fresh_at, &mut effort, |slot| {
             found = slot;
             false
         });
-        match (found, ended) {
+        match (found, is_complete) {
             (NONE, true) => Search::Absent,
-            (NONE, false) => Search::GaveUp,
+            (NONE, false) => Search::Aborted,
             (slot, _) => Search::Found(slot),
         }
     }
 
-    /// Entries whose names start with `name`, at most `limit`, however long it takes.
-    pub fn collect(&self, name: NameRef<'_>, prefixes: &Prefixes, limit: usize) -> Vec<u32> {
+    /// Returns at most `limit` entries with names that start with `name`, without a limit on the
+    /// effort.
+    pub fn collect(&self, name: NameRef<'_>, prefixes: &PrefixHashes, limit: usize) -> Vec<u32> {
         let mut slots = Vec::new();
         let mut effort = usize::MAX;
         if limit > 0 {
-            self.each_below(name, prefixes, None, &mut effort, |slot| {
+            self.visit_below(name, prefixes, None, &mut effort, |slot| {
                 slots.push(slot);
                 slots.len() < limit
             });
@@ -65,24 +72,25 @@ impl Tree {
         slots
     }
 
-    /// Shows entries under a prefix until `each` says to stop or the effort is spent; true when all were seen.
-    fn each_below(
+    /// Calls `each` for the entries below a prefix until it returns false or the effort is spent;
+    /// returns whether all were visited.
+    fn visit_below(
         &self,
         name: NameRef<'_>,
-        prefixes: &Prefixes,
+        prefixes: &PrefixHashes,
         fresh_at: Option<u64>,
         effort: &mut usize,
-        mut each: impl FnMut(u32) -> bool,
+        mut visit: impl FnMut(u32) -> bool,
     ) -> bool {
         let below = self.below(prefixes);
-        let mut answers = |slot: u32| {
+        let mut visit_matching = |slot: u32| {
             let entry = &self.entries[slot as usize];
-            let fits =
-                fresh_at.is_none_or(|now| entry.is_fresh(now)) && self.starts_with(slot, name.as_bytes());
-            !fits || each(slot)
+            let is_match = fresh_at.is_none_or(|now| entry.is_fresh(now))
+                && self.starts_with(slot, name.as_bytes());
+            !is_match || visit(slot)
         };
         for slot in below.entries {
-            if !answers(slot) {
+            if !visit_matching(slot) {
                 return false;
             }
         }
@@ -94,67 +102,70 @@ impl Tree {
             }
             *effort -= 1;
             if !is_node(id) {
-                if !answers(id) {
+                if !visit_matching(id) {
                     return false;
                 }
             } else if fresh_at.is_none_or(|now| self.node(id).may_be_fresh(now)) {
                 id = self.node(id).first;
                 continue;
             }
-            while self.place(id).after == NONE {
-                id = self.place(id).parent;
+            while self.link_of(id).next == NONE {
+                id = self.link_of(id).parent;
                 if id == top {
                     return true;
                 }
             }
-            id = self.place(id).after;
+            id = self.link_of(id).next;
         }
         true
     }
 
-    /// Where names with this prefix are.
-    fn below(&self, prefixes: &Prefixes) -> Below {
-        let sought = prefixes.kept();
+    /// Returns what is below a prefix.
+    fn below(&self, prefixes: &PrefixHashes) -> Below {
+        let target_depth = prefixes.stored_len();
         let mut node = self.start(prefixes);
         loop {
             let depth = self.depth(node);
-            if depth >= sought {
+            if depth >= target_depth {
                 return Below { entries: ArrayVec::new(), node };
             }
             let edge = prefixes.hash(depth + 1);
-            let (down, _) = self.way_down(node, edge, prefixes);
-            if down != NONE {
-                node = down;
+            let (child, _) = self.child_on_edge(node, edge, prefixes);
+            if child != NONE {
+                node = child;
                 continue;
             }
-            let mut sharing = self.on_edge(node, edge);
-            // A node on this edge is longer than what is sought: all below it starts so, or nothing.
+            let mut records = self.records_on_edge(node, edge);
+            // If a node on this edge is longer than the prefix, its whole subtree starts with the
+            // prefix, or nothing in it does.
             let mut longer = NONE;
-            sharing.retain(|id| {
-                if is_node(*id) && self.depth(*id) >= sought {
+            records.retain(|id| {
+                if is_node(*id) && self.depth(*id) >= target_depth {
                     longer = *id;
                 }
                 !is_node(*id)
             });
-            sharing.sort_unstable_by_key(|slot| core::cmp::Reverse(self.entries[*slot as usize].stored));
-            return Below { entries: sharing, node: longer };
+            records.sort_unstable_by_key(|slot| {
+                core::cmp::Reverse(self.entries[*slot as usize].stored)
+            });
+            return Below { entries: records, node: longer };
         }
     }
 
-    /// The records of one edge.
-    pub fn on_edge(&self, node: u32, edge: u64) -> ArrayVec<u32, EDGE_MAX> {
-        let mut sharing = ArrayVec::new();
-        for id in self.near_edge(edge) {
-            let place = self.place(id);
-            let is_on = place.linked != 0
-                && place.edge == edge
-                && place.parent == node
-                && place.depth > self.node(node).place.depth;
-            if is_on && !sharing.contains(&id) {
-                // More than EDGE_MAX are not on an edge.
-                let _ = sharing.try_push(id);
+    /// Returns the records on an edge.
+    pub fn records_on_edge(&self, node: u32, edge: u64) -> ArrayVec<u32, EDGE_MAX> {
+        let mut records = ArrayVec::new();
+        for id in self.edge_candidates(edge) {
+            let link = self.link_of(id);
+            let is_on = link.linked != 0
+                && link.edge == edge
+                && link.parent == node
+                && link.depth > self.node(node).link.depth;
+            if is_on && !records.contains(&id) {
+                // An edge has at most EDGE_MAX records.
+                let _ = records.try_push(id);
             }
         }
-        sharing
+        records
     }
 }

@@ -1,98 +1,110 @@
-//! The records of a content store and the tree of prefixes over them.
+//! The records of a content store, and the tree of prefixes over them.
 //!
-//! A node stands for a prefix that several records share; below it hang longer nodes and entries. A record is indexed under its *edge*: the hash
-//! of its prefix one component longer than its parent's, so a walk down takes one probe a node. The tree is lazy in two ways, which is what
-//! makes an insertion cheap whatever the names: levels without a choice have no node, and an edge holds up to [`EDGE_MAX`] records before a node
-//! is made for what they share. A node left with one record below goes away, so there are fewer nodes than entries.
+//! A node is a prefix that several records share; its children are longer nodes and entries. A
+//! record is indexed under its *edge*: the hash of its prefix one component longer than its
+//! parent's. So each step down the tree is one index lookup. Two rules keep insertions cheap:
+//! prefixes with one child only have no node, and an edge holds up to [`EDGE_MAX`] records before a
+//! node is created for what they share. A node left with one child is dissolved, so there are fewer
+//! nodes than entries.
 //!
 //! ```text
 //! /            node     edges: h(/a) h(/x) h(/y)
-//! |-- /a/b     node     edges: h(/a/b/1) .. h(/a/b/9), which are the entries' own keys: no index record besides
+//! |-- /a/b     node     edges: h(/a/b/1) .. h(/a/b/9) (the entries' keys: not indexed again)
 //! |   `-- /a/b/1 .. /a/b/9
 //! |-- /x/u/v, /x/w      two entries on one edge
 //! `-- /y/p/q/r
 //! ```
 //!
-//! Nodes tell prefixes apart by their 64-bit keyed hashes. An entry answers only after its name was compared, so a collision could hide an entry
-//! from a prefix search (it is found by its exact name all the same), never give a wrong answer.
+//! Main invariant: every node but the root has at least two children, and every record is in the
+//! index under its edge.
+//!
+//! Nodes are identified by 64-bit keyed hashes. An entry is returned only after its name was
+//! compared: a hash collision can hide an entry from a prefix search (not from an exact one), but
+//! never returns a wrong result.
 
 #[cfg(test)]
-mod check;
+mod invariants;
 
 use super::BLOCK_LEN;
-use super::record::{Entry, NONE, Node, Place, coarse_end, is_node, node_id};
+use super::record::{Entry, NONE, Node, TreeLink, coarse_end, is_node, node_id};
 use crate::arena::BlockArena;
 use crate::index::Index;
-use crate::memory::Lines;
-use nw_name::{HashKey, NameRef, PREFIXES_MAX, Prefixes};
+use crate::memory::MmapArray;
+use nw_name::{HashKey, NameRef, PREFIXES_MAX, PrefixHashes};
 use zerocopy::FromZeros;
 
-/// Records of one edge before they get a node.
+/// The maximum number of records on an edge before they get a node.
 pub(super) const EDGE_MAX: usize = 6;
 
-/// Depth of an entry whose name is deeper than prefixes' hashes are kept: it hangs under the node of [`PREFIXES_MAX`] components.
+/// The depth of an entry with more name components than hashes are stored: it is below the
+/// node of [`PREFIXES_MAX`] components.
 pub(super) const DEEPER: u8 = PREFIXES_MAX as u8 + 1;
 
-const HINTS_MIN: usize = 256;
-const HINTS_MAX: usize = 1 << 20;
+const NODE_CACHE_MIN: usize = 256;
+const NODE_CACHE_MAX: usize = 1 << 20;
 
 const ROOT: u32 = node_id(0);
 
-/// Entries, nodes, their index and their octets.
+/// Entries, nodes, their indexes and the packets.
 #[derive(Debug)]
 pub(super) struct Tree {
     key: HashKey,
-    pub entries: Lines<Entry>,
-    nodes: Lines<Node>,
-    /// Entries by the hashes of their whole names. By itself, so that it is no larger than it must be: each packet looks here.
+    pub entries: MmapArray<Entry>,
+    nodes: MmapArray<Node>,
+    /// Entries by the hash of the whole name. Separate from `edges`, so that it is small: every
+    /// packet is looked up here.
     pub keys: Index,
-    /// Nodes, and entries whose edge is not their key, by their edges.
+    /// Nodes, and entries with an edge other than their key, by edge.
     edges: Index,
     pub arena: BlockArena<BLOCK_LEN>,
     nodes_free: u32,
-    nodes_untouched: u32,
+    nodes_high_water: u32,
     nodes_in_use: u32,
-    /// Nodes under which entries were put lately, by their hashes: where to begin instead of at the root.
-    hints: Lines<Hint>,
-    /// A component that straddles blocks is put together here.
+    /// Recently used parent nodes by hash: a walk starts there instead of at the root.
+    node_cache: MmapArray<CachedNode>,
+    /// A component that straddles blocks is assembled here.
     scratch: Vec<u8>,
-    /// Components of the node under which an entry was put last: the next one's likely has as many.
+    /// The depth of the parent of the last entry inserted, a guess for the next one.
     depth_guess: u8,
 }
 
-/// A node and what its hash looks like.
+/// A node and bits of its hash.
 #[derive(Clone, Copy, Debug, FromZeros)]
-struct Hint {
+struct CachedNode {
     node: u32,
     tag: u32,
 }
 
 impl Tree {
-    /// For so many entries.
+    /// Creates a tree for `entries_max` entries.
     pub fn new(key: HashKey, entries_max: usize, arena: BlockArena<BLOCK_LEN>) -> Self {
-        // An entry has a node above only together with others; half as many nodes as entries is beyond what any names but
-        // chosen ones need. Entries that find no node are still found by their exact names.
+        // A node has at least two children. Half as many nodes as entries suffice for all but
+        // adversarial names; entries without a node are still found by their exact names.
         let nodes_max = entries_max / 2 + 1;
-        let mut nodes = Lines::<Node>::new(nodes_max);
+        let mut nodes = MmapArray::<Node>::new(nodes_max);
         nodes[0] = Node::new(key.root(), 0);
         Tree {
             key,
-            entries: Lines::new(arena.capacity()),
+            entries: MmapArray::new(arena.capacity()),
             nodes,
-            // What takes a victim's place is there before that has gone. With a third to spare hardly any takes the long way because others passed
-            // its bucket.
+            // A packet that reuses a victim's entry is indexed before the victim is removed. With a
+            // third of spare capacity hardly any insertion misses the fast path because of an
+            // overflowed bucket.
             keys: Index::with_capacity(entries_max + entries_max / 3 + 1),
             edges: Index::with_capacity(entries_max + nodes_max),
             arena,
             nodes_free: NONE,
-            nodes_untouched: 1,
+            nodes_high_water: 1,
             nodes_in_use: 0,
-            hints: Lines::new((entries_max / 4).clamp(HINTS_MIN, HINTS_MAX).next_power_of_two()),
+            node_cache: MmapArray::new(
+                (entries_max / 4).clamp(NODE_CACHE_MIN, NODE_CACHE_MAX).next_power_of_two(),
+            ),
             scratch: Vec::with_capacity(nw_wire::PACKET_LEN_MAX),
             depth_guess: 0,
         }
     }
 
+    #[cfg(test)]
     pub const fn nodes_in_use(&self) -> usize {
         self.nodes_in_use as usize
     }
@@ -105,50 +117,51 @@ impl Tree {
             + self.arena.memory_bytes()
     }
 
-    /// Asks for what putting an entry into the tree will likely touch.
+    /// Prefetches what linking an entry will probably read.
     #[inline]
-    pub fn prefetch_link(&self, stage: usize, prefixes: &Prefixes) {
+    pub fn prefetch_link(&self, stage: usize, prefixes: &PrefixHashes) {
         match stage {
             0 => {
-                for depth in self.likely_depths(prefixes.kept()) {
-                    self.hints.prefetch(self.hint_of(prefixes.hash(depth)));
-                    let edge = prefixes.hash(prefixes.kept().min(depth + 1));
+                for depth in self.likely_depths(prefixes.stored_len()) {
+                    self.node_cache.prefetch(self.cache_slot(prefixes.hash(depth)));
+                    let edge = prefixes.hash(prefixes.stored_len().min(depth + 1));
                     self.edges.prefetch(edge);
                     self.keys.prefetch(edge);
                 }
             }
             1 => {
-                if let Some(node) = self.hinted(prefixes) {
+                if let Some(node) = self.cached_node(prefixes) {
                     self.nodes.prefetch(node_id(node) as usize);
                 }
             }
             _ => {
-                if let Some(node) = self.hinted(prefixes) {
+                if let Some(node) = self.cached_node(prefixes) {
                     self.prefetch_record(self.node(node).first);
                 }
             }
         }
     }
 
-    /// Asks for what replacing an entry soon will touch besides its neighbours in the policy's order.
+    /// Prefetches what replacing an entry soon will read, except its neighbours in the policy's
+    /// queue.
     #[inline(always)]
     pub fn prefetch_removal(&self, slot: u32) {
         let Some(entry) = self.entries.get(slot as usize) else { return };
-        self.keys.prefetch_soon_at(entry.spot);
-        self.arena.prefetch_soon(slot, usize::from(entry.wire_len));
-        if entry.place.linked != 0 {
+        self.keys.prefetch_l1_at(entry.index_pos);
+        self.arena.prefetch_l1(slot, usize::from(entry.wire_len));
+        if entry.link.linked != 0 {
             self.prefetch_unlink(entry);
         }
     }
 
     #[cold]
     fn prefetch_unlink(&self, entry: &Entry) {
-        if entry.place.edge != entry.key {
-            self.edges.prefetch(entry.place.edge);
+        if entry.link.edge != entry.key {
+            self.edges.prefetch(entry.link.edge);
         }
-        self.prefetch_record(entry.place.before);
-        self.prefetch_record(entry.place.after);
-        self.prefetch_record(entry.place.parent);
+        self.prefetch_record(entry.link.prev);
+        self.prefetch_record(entry.link.next);
+        self.prefetch_record(entry.link.parent);
     }
 
     #[inline]
@@ -160,36 +173,36 @@ impl Tree {
         }
     }
 
-    /// Hangs an entry into the tree; its key is indexed already, its octets are stored.
-    pub fn link(&mut self, slot: u32, name: NameRef<'_>, prefixes: &Prefixes) {
-        let (key, kept) = (prefixes.key(), prefixes.kept());
-        let place = &mut self.entries[slot as usize].place;
-        place.depth = if prefixes.count() > PREFIXES_MAX { DEEPER } else { prefixes.count() as u8 };
-        place.linked = 1;
-        // It is under its key already, and must not meet itself on an edge.
-        place.parent = NONE;
+    /// Adds an entry to the tree; its key is indexed and its bytes are stored already.
+    pub fn link(&mut self, slot: u32, name: NameRef<'_>, prefixes: &PrefixHashes) {
+        let (key, stored_len) = (prefixes.lookup_hash(), prefixes.stored_len());
+        let link = &mut self.entries[slot as usize].link;
+        link.depth = if prefixes.count() > PREFIXES_MAX { DEEPER } else { prefixes.count() as u8 };
+        link.linked = 1;
+        // It is indexed under its key already and must not be found on an edge.
+        link.parent = NONE;
         let mut node = self.start(prefixes);
         loop {
             let depth = self.depth(node);
-            if depth >= kept {
-                // The name ends here, or is deeper than nodes go.
+            if depth >= stored_len {
+                // The name ends here, or is deeper than nodes are.
                 self.attach(slot, node, key);
                 break;
             }
             let edge = prefixes.hash(depth + 1);
-            let (down, sharing) = self.way_down(node, edge, prefixes);
-            if down != NONE {
-                node = down;
+            let (child, siblings) = self.child_on_edge(node, edge, prefixes);
+            if child != NONE {
+                node = child;
                 continue;
             }
-            if sharing >= EDGE_MAX {
-                let sharing = self.on_edge(node, edge);
-                if sharing.is_full() {
-                    if let Some(new) = self.split(node, edge, &sharing, name, prefixes) {
-                        node = new;
+            if siblings >= EDGE_MAX {
+                let siblings = self.records_on_edge(node, edge);
+                if siblings.is_full() {
+                    if let Some(new_node) = self.split(node, edge, &siblings, name, prefixes) {
+                        node = new_node;
                         continue;
                     }
-                    // No node is free: found by its exact name and by shorter prefixes only.
+                    // No node is free: it is found by its exact name and by shorter prefixes only.
                     self.attach(slot, node, key);
                     break;
                 }
@@ -198,61 +211,61 @@ impl Tree {
             self.attach(slot, node, if indexed { edge } else { key });
             break;
         }
-        let Node { hash, place, .. } = *self.node(node);
-        self.depth_guess = place.depth;
-        let at = self.hint_of(hash);
-        self.hints[at] = Hint { node, tag: tag_of(hash) };
+        let Node { hash, link, .. } = *self.node(node);
+        self.depth_guess = link.depth;
+        let slot_in_cache = self.cache_slot(hash);
+        self.node_cache[slot_in_cache] = CachedNode { node, tag: tag_of(hash) };
         self.raise_fresh_end(slot);
     }
 
-    /// Takes an entry out of the tree.
+    /// Removes an entry from the tree.
     pub fn unlink(&mut self, slot: u32) {
-        let Entry { key, place, .. } = self.entries[slot as usize];
-        self.entries[slot as usize].place.linked = 0;
-        if place.edge != key {
-            self.edges.remove(place.edge, slot);
+        let Entry { key, link, .. } = self.entries[slot as usize];
+        self.entries[slot as usize].link.linked = 0;
+        if link.edge != key {
+            self.edges.remove(link.edge, slot);
         }
         self.detach(slot);
-        if place.parent != ROOT && self.node(place.parent).count == 1 {
-            self.dissolve(place.parent);
+        if link.parent != ROOT && self.node(link.parent).count == 1 {
+            self.dissolve(link.parent);
         }
     }
 
-    /// Tells the nodes above how long an entry is fresh.
+    /// Updates the end of freshness of all nodes above an entry.
     #[inline]
     pub fn raise_fresh_end(&mut self, slot: u32) {
         let entry = &self.entries[slot as usize];
-        let (end, mut node) = (coarse_end(entry.fresh_until), entry.place.parent);
+        let (end, mut node) = (coarse_end(entry.fresh_until), entry.link.parent);
         while node != NONE && self.node(node).fresh_end < end {
             self.node_mut(node).fresh_end = end;
-            node = self.node(node).place.parent;
+            node = self.node(node).link.parent;
         }
     }
 
-    /// Puts an entry that answered before its siblings.
+    /// Moves an entry that was found before its siblings.
     pub fn move_to_front(&mut self, slot: u32) {
-        let Entry { place: Place { edge, parent, before, .. }, .. } = self.entries[slot as usize];
-        if before != NONE {
+        let Entry { link: TreeLink { edge, parent, prev, .. }, .. } = self.entries[slot as usize];
+        if prev != NONE {
             self.detach(slot);
             self.attach(slot, parent, edge);
         }
     }
 
-    /// The node on an edge that leads on to the name these prefixes are of, or [`NONE`], and how many entries may be on that edge: looking at
-    /// them would cost a cache line each.
+    /// Returns the node on an edge that is on the path to this name, or [`NONE`], and how many
+    /// entries may be on that edge (not checked, as that would read a cache line each).
     #[inline]
-    pub fn way_down(&self, node: u32, edge: u64, prefixes: &Prefixes) -> (u32, usize) {
+    pub fn child_on_edge(&self, node: u32, edge: u64, prefixes: &PrefixHashes) -> (u32, usize) {
         let mut entries = 0;
-        for id in self.near_edge(edge) {
+        for id in self.edge_candidates(edge) {
             if !is_node(id) {
                 entries += 1;
                 continue;
             }
-            let Node { hash, place, .. } = self.node(id);
-            let depth = usize::from(place.depth);
-            if place.edge == edge
-                && place.parent == node
-                && depth <= prefixes.kept()
+            let Node { hash, link, .. } = self.node(id);
+            let depth = usize::from(link.depth);
+            if link.edge == edge
+                && link.parent == node
+                && depth <= prefixes.stored_len()
                 && *hash == prefixes.hash(depth)
             {
                 return (id, entries);
@@ -261,83 +274,85 @@ impl Tree {
         (NONE, entries)
     }
 
-    /// What may be on an edge: records of it, and entries of which it is the key. Some are seen twice: entries whose key and edge have one tag, as one in
-    /// 65536 has.
+    /// Returns the records that may be on an edge: those indexed under it, and entries of which it
+    /// is the key. An entry with equal tags of key and edge (one in 65536) occurs twice.
     #[inline]
-    pub fn near_edge(&self, edge: u64) -> impl Iterator<Item = u32> + '_ {
+    pub fn edge_candidates(&self, edge: u64) -> impl Iterator<Item = u32> + '_ {
         self.edges.candidates(edge).chain(self.keys.candidates(edge))
     }
 
-    /// Where to begin for a name: at a node that served lately if it is on the way, or at the root.
+    /// Returns the node where the walk to a name starts: a cached node on the path, or the root.
     #[inline]
-    pub fn start(&self, prefixes: &Prefixes) -> u32 {
-        let Some(id) = self.hinted(prefixes) else { return ROOT };
+    pub fn start(&self, prefixes: &PrefixHashes) -> u32 {
+        let Some(id) = self.cached_node(prefixes) else { return ROOT };
         let node = self.node(id);
-        let depth = usize::from(node.place.depth);
-        if node.count > 0 && depth <= prefixes.kept() && node.hash == prefixes.hash(depth) {
+        let depth = usize::from(node.link.depth);
+        if node.count > 0 && depth <= prefixes.stored_len() && node.hash == prefixes.hash(depth) {
             id
         } else {
             ROOT
         }
     }
 
-    /// The node that likely is above a name; to be confirmed.
+    /// Returns the cached node that is probably above a name; the caller must check it.
     #[inline]
-    fn hinted(&self, prefixes: &Prefixes) -> Option<u32> {
-        self.likely_depths(prefixes.kept()).into_iter().find_map(|depth| {
+    fn cached_node(&self, prefixes: &PrefixHashes) -> Option<u32> {
+        self.likely_depths(prefixes.stored_len()).into_iter().find_map(|depth| {
             let hash = prefixes.hash(depth);
-            let hint = self.hints[self.hint_of(hash)];
-            (hint.tag == tag_of(hash)).then_some(hint.node)
+            let cached = self.node_cache[self.cache_slot(hash)];
+            (cached.tag == tag_of(hash)).then_some(cached.node)
         })
     }
 
-    /// Components of the node above a name of so many: all but one if it has many siblings, as segments do, or as many as the last one had.
+    /// Returns likely depths of the parent of a name: all but one component (segments have many
+    /// siblings), and the depth of the last parent.
     #[inline]
-    fn likely_depths(&self, kept: usize) -> [usize; 2] {
-        [kept.saturating_sub(1), kept.min(usize::from(self.depth_guess))]
+    fn likely_depths(&self, stored_len: usize) -> [usize; 2] {
+        [stored_len.saturating_sub(1), stored_len.min(usize::from(self.depth_guess))]
     }
 
     #[inline]
-    fn hint_of(&self, hash: u64) -> usize {
-        hash as usize & (self.hints.len() - 1)
+    fn cache_slot(&self, hash: u64) -> usize {
+        hash as usize & (self.node_cache.len() - 1)
     }
 
-    /// Makes a node for what all records of a full edge share with a name; gives it, or `None` when there is none free.
+    /// Creates a node for what all records of a full edge share with a name; `None` if no node is
+    /// free.
     #[cold]
     fn split(
         &mut self,
         parent: u32,
         edge: u64,
-        sharing: &[u32],
+        siblings: &[u32],
         name: NameRef<'_>,
-        prefixes: &Prefixes,
+        prefixes: &PrefixHashes,
     ) -> Option<u32> {
-        let least = self.depth(parent) + 1;
-        let mut depth = prefixes.kept();
-        for &id in sharing {
+        let depth_min = self.depth(parent) + 1;
+        let mut depth = prefixes.stored_len();
+        for &id in siblings {
             let common = self.common_depth(id, name, prefixes);
-            // Were hashes to collide, the tree would still be one.
+            // Keeps the tree valid even if hashes collide.
             depth = depth.min(common).min(if is_node(id) { self.depth(id) - 1 } else { depth });
         }
-        let depth = depth.max(least);
-        let new = self.take_node()?;
+        let depth = depth.max(depth_min);
+        let new_node = self.alloc_node()?;
         let hash = prefixes.hash(depth);
-        *self.node_mut(new) = Node::new(hash, depth as u8);
+        *self.node_mut(new_node) = Node::new(hash, depth as u8);
         let mut indexed = false;
         let mut fresh_end = 0;
-        for &id in sharing {
+        for &id in siblings {
             let next = self.next_edge(id, hash, depth, prefixes.end(depth));
             self.detach(id);
             if self.has_edge_record(id) {
                 if indexed {
                     self.edges.remove(edge, id);
                 } else {
-                    indexed = self.edges.replace(edge, id, new);
+                    indexed = self.edges.replace(edge, id, new_node);
                 }
             }
-            self.attach(id, new, next);
+            self.attach(id, new_node, next);
             if self.has_edge_record(id) && self.edges.insert(next, id).is_err() && !is_node(id) {
-                self.place_mut(id).edge = self.entries[id as usize].key;
+                self.link_mut(id).edge = self.entries[id as usize].key;
             }
             fresh_end = fresh_end.max(if is_node(id) {
                 self.node(id).fresh_end
@@ -345,41 +360,41 @@ impl Tree {
                 coarse_end(self.entries[id as usize].fresh_until)
             });
         }
-        self.node_mut(new).fresh_end = fresh_end;
+        self.node_mut(new_node).fresh_end = fresh_end;
         if !indexed {
-            // Failing that, what is below is found from shorter prefixes only.
-            let _ = self.edges.insert(edge, new);
+            // If this fails, the subtree is found from shorter prefixes only.
+            let _ = self.edges.insert(edge, new_node);
         }
-        self.attach(new, parent, edge);
+        self.attach(new_node, parent, edge);
         if parent != ROOT && self.node(parent).count == 1 {
-            // All that was left below it hung on this edge.
+            // All remaining children were on this edge.
             self.dissolve(parent);
         }
-        Some(new)
+        Some(new_node)
     }
 
-    /// Ends a node that has one record below: that takes its place.
+    /// Removes a node with one child, which takes its position.
     #[cold]
     fn dissolve(&mut self, node: u32) {
-        let Node { place, first: heir, .. } = *self.node(node);
-        if self.has_edge_record(heir) {
-            let edge = self.place(heir).edge;
-            self.edges.remove(edge, heir);
+        let Node { link, first: child, .. } = *self.node(node);
+        if self.has_edge_record(child) {
+            let edge = self.link_of(child).edge;
+            self.edges.remove(edge, child);
         }
-        let heir_place = self.place_mut(heir);
-        (heir_place.parent, heir_place.before, heir_place.after) = (place.parent, place.before, place.after);
-        heir_place.edge = place.edge;
-        if !self.has_edge_record(heir) {
-            self.edges.remove(place.edge, node);
-        } else if !self.edges.replace(place.edge, node, heir) && !is_node(heir) {
-            self.place_mut(heir).edge = self.entries[heir as usize].key;
+        let child_link = self.link_mut(child);
+        (child_link.parent, child_link.prev, child_link.next) = (link.parent, link.prev, link.next);
+        child_link.edge = link.edge;
+        if !self.has_edge_record(child) {
+            self.edges.remove(link.edge, node);
+        } else if !self.edges.replace(link.edge, node, child) && !is_node(child) {
+            self.link_mut(child).edge = self.entries[child as usize].key;
         }
-        match place.before {
-            NONE => self.node_mut(place.parent).first = heir,
-            before => self.place_mut(before).after = heir,
+        match link.prev {
+            NONE => self.node_mut(link.parent).first = child,
+            prev => self.link_mut(prev).next = child,
         }
-        if place.after != NONE {
-            self.place_mut(place.after).before = heir;
+        if link.next != NONE {
+            self.link_mut(link.next).prev = child;
         }
         let free = self.nodes_free;
         let node_record = self.node_mut(node);
@@ -388,17 +403,18 @@ impl Tree {
         self.nodes_in_use -= 1;
     }
 
-    /// False for an entry that is indexed under its key alone.
+    /// Returns false for an entry that is indexed under its key only.
     #[inline]
     fn has_edge_record(&self, id: u32) -> bool {
-        is_node(id) || self.entries[id as usize].place.edge != self.entries[id as usize].key
+        is_node(id) || self.entries[id as usize].link.edge != self.entries[id as usize].key
     }
 
-    /// The edge of a record under a node of `depth` components, which end at octet `end` of its name and hash to `hash`.
+    /// Returns the edge of a record below a node of `depth` components, which end at byte `end` of
+    /// the name and have the hash `hash`.
     fn next_edge(&mut self, id: u32, hash: u64, depth: usize, end: usize) -> u64 {
-        let slot = self.some_entry(id);
+        let slot = self.any_entry(id);
         let entry = self.entries[slot as usize];
-        let own_depth = usize::from(entry.place.depth);
+        let own_depth = usize::from(entry.link.depth);
         if !is_node(id)
             && (own_depth <= depth
                 || depth >= PREFIXES_MAX
@@ -412,31 +428,34 @@ impl Tree {
         self.key.step(hash, NameRef::from_checked(&self.scratch).prefix(1).as_bytes())
     }
 
-    /// Components that a record shares with a name, as far as nodes go.
-    fn common_depth(&self, id: u32, name: NameRef<'_>, prefixes: &Prefixes) -> usize {
-        let slot = self.some_entry(id);
+    /// Returns how many components a record shares with a name, at most [`PREFIXES_MAX`].
+    fn common_depth(&self, id: u32, name: NameRef<'_>, prefixes: &PrefixHashes) -> usize {
+        let slot = self.any_entry(id);
         let entry = &self.entries[slot as usize];
         let len = usize::from(entry.name_len).min(name.as_bytes().len());
-        let common = self.arena.common_len(slot, usize::from(entry.name_start), &name.as_bytes()[..len]);
-        (0..=prefixes.kept()).rev().find(|depth| prefixes.end(*depth) <= common).unwrap_or(0)
+        let common =
+            self.arena.common_len(slot, usize::from(entry.name_start), &name.as_bytes()[..len]);
+        (0..=prefixes.stored_len()).rev().find(|depth| prefixes.end(*depth) <= common).unwrap_or(0)
     }
 
-    /// An entry at or below a record. Depth grows downwards, so the walk is short.
-    fn some_entry(&self, mut id: u32) -> u32 {
+    /// Returns an entry in the subtree of a record. Depth increases downwards, so the walk is
+    /// short.
+    fn any_entry(&self, mut id: u32) -> u32 {
         while is_node(id) {
             id = self.node(id).first;
         }
         id
     }
 
-    fn take_node(&mut self) -> Option<u32> {
+    /// Takes a free node.
+    fn alloc_node(&mut self) -> Option<u32> {
         let id = if self.nodes_free != NONE {
             let id = self.nodes_free;
             self.nodes_free = self.node(id).first;
             id
-        } else if (self.nodes_untouched as usize) < self.nodes.len() {
-            self.nodes_untouched += 1;
-            node_id(self.nodes_untouched - 1)
+        } else if (self.nodes_high_water as usize) < self.nodes.len() {
+            self.nodes_high_water += 1;
+            node_id(self.nodes_high_water - 1)
         } else {
             return None;
         };
@@ -444,35 +463,36 @@ impl Tree {
         Some(id)
     }
 
-    /// Hangs a record under a node, before its siblings.
+    /// Adds a record to the children of a node, as the first.
     #[inline]
     fn attach(&mut self, id: u32, parent: u32, edge: u64) {
         let parent_record = self.node_mut(parent);
         parent_record.count += 1;
         let second = core::mem::replace(&mut parent_record.first, id);
-        let place = self.place_mut(id);
-        (place.edge, place.parent, place.before, place.after) = (edge, parent, NONE, second);
+        let link = self.link_mut(id);
+        (link.edge, link.parent, link.prev, link.next) = (edge, parent, NONE, second);
         if second != NONE {
-            self.place_mut(second).before = id;
+            self.link_mut(second).prev = id;
         }
     }
 
+    /// Removes a record from the children of its node.
     #[inline]
     fn detach(&mut self, id: u32) {
-        let Place { parent, before, after, .. } = *self.place(id);
+        let TreeLink { parent, prev, next, .. } = *self.link_of(id);
         self.node_mut(parent).count -= 1;
-        match before {
-            NONE => self.node_mut(parent).first = after,
-            before => self.place_mut(before).after = after,
+        match prev {
+            NONE => self.node_mut(parent).first = next,
+            prev => self.link_mut(prev).next = next,
         }
-        if after != NONE {
-            self.place_mut(after).before = before;
+        if next != NONE {
+            self.link_mut(next).prev = prev;
         }
     }
 
     #[inline(always)]
     pub fn depth(&self, node: u32) -> usize {
-        usize::from(self.node(node).place.depth)
+        usize::from(self.node(node).link.depth)
     }
 
     #[inline(always)]
@@ -486,17 +506,17 @@ impl Tree {
     }
 
     #[inline(always)]
-    pub fn place(&self, id: u32) -> &Place {
-        if is_node(id) { &self.node(id).place } else { &self.entries[id as usize].place }
+    pub fn link_of(&self, id: u32) -> &TreeLink {
+        if is_node(id) { &self.node(id).link } else { &self.entries[id as usize].link }
     }
 
     #[inline(always)]
-    fn place_mut(&mut self, id: u32) -> &mut Place {
-        if is_node(id) { &mut self.node_mut(id).place } else { &mut self.entries[id as usize].place }
+    fn link_mut(&mut self, id: u32) -> &mut TreeLink {
+        if is_node(id) { &mut self.node_mut(id).link } else { &mut self.entries[id as usize].link }
     }
 }
 
-/// Never 0, which is what hints not given yet have.
+/// Never 0, which marks an empty element of the node cache.
 #[inline]
 const fn tag_of(hash: u64) -> u32 {
     (hash >> 32) as u32 | 1

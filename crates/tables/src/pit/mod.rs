@@ -1,15 +1,22 @@
-//! The pending Interest table: what was asked for, by whom, and who was asked.
+//! Pending Interest Table: the Interests that wait for Data, with their downstreams (in-records)
+//! and upstreams (out-records).
 //!
 //! ```text
-//! index (hash of the name without implicit digest) -> entry (128 octets: line 0 identity and timer, line 1 one in- and one out-record)
-//!                                                      |-> copy of the Interest: in the entry's line for it, or in a slot of 128, 512, 2048 or 8832 octets
-//!                                                      |-> further records, 64 octets each, from one bounded store
-//!                                                      `-> timer wheel, linked through the entries
+//! index (hash of the name without implicit digest)
+//!   -> entry (128 bytes: line 0 key and timer, line 1 one in-record and one out-record)
+//!        |-> copy of the Interest: in the entry's own 64-byte line (`slots`),
+//!        |                         or in a slot of 128, 512, 2048 or 8832 bytes
+//!        |-> further records, 64 bytes each, from one bounded store (`records`, `record_store`)
+//!        `-> timer wheel, linked through the entries (`wheel`)
 //! ```
 //!
-//! Nothing allocates after [`Pit::new`] and all memory is taken lazily. Whoever runs out of any of it gets [`PitFull`], and nothing has
-//! changed then. An [`EntryRef`] is checked at each use: one whose entry has gone finds nothing, so it may be kept for as long as one
-//! likes, and may come back as a PIT token from anyone.
+//! `matching` finds what a Data satisfies; `faces` counts records per face; `shares` selects which
+//! entry is removed when the table is full.
+//!
+//! Main invariant: an operation that fails with [`PitFull`] has changed nothing. Nothing allocates
+//! after [`Pit::new`]; memory is taken when first touched. An [`EntryRef`] is checked at each use:
+//! if its entry was removed it finds nothing. So it may be kept for any time, and may arrive as a
+//! PIT token from any peer.
 
 mod entry;
 mod faces;
@@ -31,20 +38,20 @@ mod shares_tests;
 mod tests;
 
 pub use faces::FaceScan;
-pub use matching::{DEEP_LENGTHS_MAX, DIGESTS_PER_NAME_MAX, MATCHES_MAX, Single};
-pub use records::{Asker, InRecord, InRecords, OutRecord, OutRecords, RECORDS_PER_ENTRY_MAX};
+pub use matching::{DEEP_LENGTHS_MAX, DIGESTS_PER_NAME_MAX, MATCHES_MAX, SingleMatch};
+pub use records::{Downstream, InRecord, InRecords, OutRecord, OutRecords, RECORDS_PER_ENTRY_MAX};
 pub use reference::{EntryRef, TOKEN_LEN};
 pub use shares::{Claim, MANAGEMENT_INS_MAX, SAMPLE_LEN, Shortage};
 pub use slots::{INTEREST_CLASSES, INTEREST_LEN_MAX, INTEREST_SHORT_MAX, INTEREST_SLOT_LENS};
 
-use crate::index::{Index, Spot, Vacancy};
-use crate::memory::Lines;
-use crate::octets::are_same;
-use crate::{Ask, FaceId, Instant};
-use entry::{Copied, Ended, Entry, InlineIn};
+use crate::bytes;
+use crate::index::{BucketPos, Index, VacantEntry};
+use crate::memory::MmapArray;
+use crate::{FaceId, InterestKey, Timestamp};
+use entry::{Entry, InlineIn, RemovedEntry, StoredInterest};
 use faces::FaceCounts;
 use matching::PrefixLengths;
-use nw_name::{HashKey, NameRef, Prefixes};
+use nw_name::{HashKey, NameRef, PrefixHashes};
 use nw_wire::Token;
 use record_store::RecordStore;
 use reference::INDEX_BITS;
@@ -52,30 +59,37 @@ use shares::Shares;
 use slots::{FreeList, InterestStore};
 use wheel::Wheel;
 
-/// Entries one table can have: the token has 26 bits for them.
+/// The maximum number of entries of a table: a token has 26 bits for the entry.
 pub const ENTRIES_MAX: usize = 1 << INDEX_BITS;
 
-/// How large a table may become. Memory is taken as it is first used.
+/// Capacity of a table. Memory is taken when first used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PitConfig {
-    /// Pending Interests; at least 1, at most [`ENTRIES_MAX`]. About 220 octets for each.
+    /// The maximum number of entries, 1 to [`ENTRIES_MAX`]; about 220 bytes each.
     pub entries_max: usize,
-    /// In- and out-records beyond the one of each kind that an entry has room for, over all entries. 68 octets each.
+    /// The maximum number of in- and out-records beyond the first of each kind per entry, over all
+    /// entries; 68 bytes each.
     pub records_max: usize,
-    /// Slots for copies of Interests of up to [`INTEREST_SLOT_LENS`] octets. An Interest whose class is used up takes a slot of a larger one; one of
-    /// up to [`INTEREST_SHORT_MAX`] octets needs none.
+    /// The number of slots of each size [`INTEREST_SLOT_LENS`] for copies of Interests. If a size
+    /// is used up, the next larger one is used. Interests of up to [`INTEREST_SHORT_MAX`] bytes
+    /// need no slot.
     pub interest_slots: [usize; INTEREST_CLASSES],
 }
 
 impl PitConfig {
-    /// Shares that suit usual traffic: every Interest of up to 128 octets finds a slot, every second of up to 512, every 16th of up to
-    /// 2048, every 64th of the largest; one record more for each second entry. At most 0.9 kB an entry when all is in use, 0.2 kB for
-    /// short names.
+    /// Returns a configuration for typical traffic: a slot for every Interest of up to 128 bytes,
+    /// for every second of up to 512, every 16th of up to 2048, and every 64th of the largest; one
+    /// further record per two entries. At most 0.9 kB per entry, 0.2 kB with short names.
     pub const fn for_entries(entries_max: usize) -> Self {
         PitConfig {
             entries_max,
             records_max: entries_max / 2 + 64,
-            interest_slots: [entries_max, entries_max / 2 + 16, entries_max / 16 + 16, entries_max / 64 + 16],
+            interest_slots: [
+                entries_max,
+                entries_max / 2 + 16,
+                entries_max / 16 + 16,
+                entries_max / 64 + 16,
+            ],
         }
     }
 }
@@ -87,12 +101,13 @@ impl Default for PitConfig {
     }
 }
 
-/// Why something did not fit.
+/// Why an Interest or a record was not inserted; the table is unchanged then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PitFull {
-    /// Entries, records, room for the Interest or a bound against hostile names is used up; or the entry has gone.
+    /// No entry, record, Interest slot or space in the index is free, a bound against hostile names
+    /// is reached, or the entry no longer exists.
     Table,
-    /// The face has as many in-records as it may have.
+    /// The face has its maximum number of in-records.
     Face,
 }
 
@@ -107,19 +122,21 @@ impl core::fmt::Display for PitFull {
 
 impl core::error::Error for PitFull {}
 
-/// What else is pending under the hash of something that is not.
-struct Beside {
-    /// Where it may stand: surely nobody has a hash like it then.
-    vacancy: Option<Vacancy>,
-    any: bool,
-    digests: usize,
+/// The other entries with the same hash as a key that was not found.
+struct HashNeighbours {
+    /// A free slot in the index; `Some` only if certainly no entry has this hash.
+    vacant: Option<VacantEntry>,
+    /// Whether there are any.
+    exist: bool,
+    /// How many of them have an implicit digest.
+    digest_count: usize,
 }
 
-/// A pending Interest table. One per shard.
+/// The pending Interest table of one shard.
 pub struct Pit {
     key: HashKey,
     shard: u8,
-    entries: Lines<Entry>,
+    entries: MmapArray<Entry>,
     free: FreeList,
     index: Index,
     interests: InterestStore,
@@ -131,20 +148,22 @@ pub struct Pit {
 }
 
 impl Pit {
-    /// Stages of [`prefetch`](Self::prefetch) and [`prefetch_token`](Self::prefetch_token) that help.
+    /// The number of stages of [`prefetch`](Self::prefetch) and
+    /// [`prefetch_token`](Self::prefetch_token).
     pub const PREFETCH_STAGES: usize = 3;
 
-    /// An empty table. `key` is the one of the name hash, `shard` becomes part of every token. Sizes beyond what [`PitConfig`] allows are
-    /// brought back to that.
+    /// Creates an empty table. `key` is the key of the name hash; `shard` becomes part of every
+    /// token. Sizes out of the range of [`PitConfig`] are clamped.
     pub fn new(key: HashKey, shard: u8, config: PitConfig) -> Self {
         let entries_max = config.entries_max.clamp(1, ENTRIES_MAX);
         Pit {
             key,
             shard,
-            entries: Lines::new(entries_max),
+            entries: MmapArray::new(entries_max),
             free: FreeList::new(entries_max),
-            // With half as many to spare hardly any takes the long way because its bucket is full or others passed it: six in ten thousand of a full table, and
-            // one in a hundred without. Each waits for lines that nobody asked for, when it comes and when it goes.
+            // With 50 % spare capacity only 0.06 % of the insertions and removals in a full table
+            // miss the fast path because a bucket is full or overflowed; without, 1 %. Each miss
+            // waits for cache lines that were not prefetched.
             index: Index::with_capacity(entries_max + entries_max / 2),
             interests: InterestStore::new(entries_max as u32, config.interest_slots),
             records: RecordStore::new(config.records_max),
@@ -155,252 +174,282 @@ impl Pit {
         }
     }
 
-    /// The pending Interest that asks exactly this: same name, same CanBePrefix, same MustBeFresh.
+    /// Returns the entry with this key: same name, CanBePrefix and MustBeFresh.
     #[inline]
-    pub fn find(&self, ask: &Ask<'_>) -> Option<EntryRef> {
-        let hash = ask.prefixes.key();
-        let found = self.index.find(hash, |slot| self.asks_same(&self.entries[slot as usize], hash, ask));
+    pub fn find(&self, key: &InterestKey<'_>) -> Option<EntryRef> {
+        let hash = key.prefixes.lookup_hash();
+        let found =
+            self.index.find(hash, |slot| self.matches_key(&self.entries[slot as usize], hash, key));
         found.map(|slot| self.reference(slot))
     }
 
-    /// The pending Interest that asks exactly this, or a new one without records and timer; true when it is new.
+    /// Returns the entry with this key, or a new one without records and timer. The flag is true if
+    /// it is new.
     ///
-    /// A new one keeps a copy of the whole Interest `wire`, whose name stands at `name` (start and length, octets) and whose nonce's four octets
-    /// start at `nonce_start` (0 when there is none).
+    /// A new entry stores a copy of the whole Interest `wire`. `name` is the start and length in
+    /// bytes of the name's TLV-VALUE in it, `nonce_start` the offset of the nonce's 4 bytes (0 if
+    /// there is none).
     ///
     /// # Errors
-    /// [`PitFull::Table`] when there is no room; an Interest longer than [`INTEREST_LEN_MAX`] never has any.
+    /// [`PitFull::Table`] if there is no space; always for Interests longer than
+    /// [`INTEREST_LEN_MAX`].
     ///
     /// # Panics
     /// When `name` is outside `wire`.
-    pub fn find_or_insert(
+    pub fn get_or_insert_bare(
         &mut self,
-        ask: &Ask<'_>,
+        key: &InterestKey<'_>,
         wire: &[u8],
         name: (u16, u16),
         nonce_start: u16,
     ) -> Result<(EntryRef, bool), PitFull> {
-        match self.search(ask) {
+        match self.search(key) {
             Ok(slot) => Ok((self.reference(slot), false)),
-            Err(beside) => Ok((self.insert(ask, wire, name, nonce_start, beside)?, true)),
+            Err(neighbours) => {
+                Ok((self.insert_new(key, wire, name, nonce_start, neighbours)?, true))
+            }
         }
     }
 
-    /// As [`find_or_insert`](Self::find_or_insert); a new one has this first in-record already, and ends when that does.
+    /// Returns the entry with this key, or a new one with `downstream` as its first in-record,
+    /// which expires with that record. The flag is true if it is new. Parameters as in
+    /// [`get_or_insert_bare`](Self::get_or_insert_bare).
     ///
     /// # Errors
-    /// As there, and [`PitFull::Face`] when the entry would be new and its asker has as many in-records as it may.
+    /// [`PitFull::Table`] if there is no space; [`PitFull::Face`] if the entry would be new and the
+    /// face has its maximum number of in-records.
     ///
     /// # Panics
-    /// As there.
+    /// When `name` is outside `wire`.
     #[inline(always)]
-    pub fn enter(
+    pub fn get_or_insert(
         &mut self,
-        ask: &Ask<'_>,
+        key: &InterestKey<'_>,
         wire: &[u8],
         name: (u16, u16),
         nonce_start: u16,
-        asker: &Asker<'_>,
+        downstream: &Downstream<'_>,
     ) -> Result<(EntryRef, bool), PitFull> {
-        match self.enter_usual(ask, wire, name, nonce_start, asker) {
+        match self.insert_fast(key, wire, name, nonce_start, downstream) {
             Some(entry) => Ok((entry, true)),
-            // By value: what is lent here would have to stand in memory before.
-            None => self.enter_any(*ask, wire, name, nonce_start, *asker),
+            // Passed by value so the hot path keeps these fields in registers.
+            None => self.insert_slow(*key, wire, name, nonce_start, *downstream),
         }
     }
 
-    /// [`enter`](Self::enter) for an Interest that asks for one name, which nobody else asks for, and whose asker's token has room in the entry. `None`
-    /// for any other, and nothing has changed.
+    /// The fast form of [`get_or_insert`](Self::get_or_insert): for an Interest without CanBePrefix
+    /// and digest, if no other entry has its hash and the token fits into the entry. `None`:
+    /// nothing has changed; use the slow form.
     #[inline(always)]
-    fn enter_usual(
+    fn insert_fast(
         &mut self,
-        ask: &Ask<'_>,
+        key: &InterestKey<'_>,
         wire: &[u8],
         name: (u16, u16),
         nonce_start: u16,
-        asker: &Asker<'_>,
+        downstream: &Downstream<'_>,
     ) -> Option<EntryRef> {
-        let hash = ask.prefixes.key();
-        let vacancy = self.index.vacancy(hash)?;
-        if ask.can_be_prefix
-            || ask.prefixes.has_digest()
-            || !InlineIn::holds(asker.token)
-            || asker.face == FaceId::NONE
+        let hash = key.prefixes.lookup_hash();
+        let vacant = self.index.vacant_entry(hash)?;
+        if key.can_be_prefix
+            || key.prefixes.has_digest()
+            || !InlineIn::holds(downstream.token)
+            || downstream.face == FaceId::NONE
             || usize::from(name.0) + usize::from(name.1) > wire.len()
         {
             return None;
         }
-        let ins = self.faces.ins_below_max(asker.face)?;
-        let slot = self.free.take()?;
+        let ins = self.faces.ins_below_max(downstream.face)?;
+        let slot = self.free.alloc()?;
         let Some(interest) = self.interests.insert(slot, wire) else {
-            self.free.give(slot);
+            self.free.free(slot);
             return None;
         };
         *ins += 1;
-        let spot = self.index.fill(&vacancy, slot);
+        let index_pos = self.index.insert_at(&vacant, slot);
         let entries = &mut self.entries[..];
         let entry = &mut entries[slot as usize];
-        entry.identify(hash, spot, ask.prefixes.count(), Copied { place: interest, wire, name, nonce_start });
-        entry.start(false, ask.must_be_fresh, false, false);
-        entry.incoming.set(asker);
+        entry.set_key(
+            hash,
+            index_pos,
+            key.prefixes.count(),
+            StoredInterest { line: interest, wire, name, nonce_start },
+        );
+        entry.activate(false, key.must_be_fresh, false, false);
+        entry.incoming.set(downstream);
         let reference = EntryRef { index: slot, generation: entry.generation, shard: self.shard };
-        self.wheel.start(entries, slot, asker.expiry);
+        self.wheel.arm_new(entries, slot, downstream.expiry);
         Some(reference)
     }
 
+    /// The slow form of [`get_or_insert`](Self::get_or_insert).
     #[inline(never)]
-    fn enter_any(
+    fn insert_slow(
         &mut self,
-        ask: Ask<'_>,
+        key: InterestKey<'_>,
         wire: &[u8],
         name: (u16, u16),
         nonce_start: u16,
-        asker: Asker<'_>,
+        downstream: Downstream<'_>,
     ) -> Result<(EntryRef, bool), PitFull> {
-        let beside = match self.search(&ask) {
+        let neighbours = match self.search(&key) {
             Ok(slot) => return Ok((self.reference(slot), false)),
-            Err(beside) => beside,
+            Err(neighbours) => neighbours,
         };
-        if self.faces.is_full(asker.face) {
+        if self.faces.is_full(downstream.face) {
             return Err(PitFull::Face);
         }
-        let entry = self.insert(&ask, wire, name, nonce_start, beside)?;
-        if let Err(full) = self.upsert_in(entry, asker.record()) {
+        let entry = self.insert_new(&key, wire, name, nonce_start, neighbours)?;
+        if let Err(full) = self.upsert_in(entry, downstream.record()) {
             self.remove(entry);
             return Err(full);
         }
-        self.set_expiry(entry, asker.expiry);
+        self.set_expiry(entry, downstream.expiry);
         Ok((entry, true))
     }
 
-    /// The slot of what asks the same, or what else is there under this hash.
+    /// Returns the slot of the entry with this key, or the other entries under its hash.
     #[inline(always)]
-    fn search(&self, ask: &Ask<'_>) -> Result<u32, Beside> {
-        let hash = ask.prefixes.key();
-        let mut beside = Beside { vacancy: self.index.vacancy(hash), any: false, digests: 0 };
-        if beside.vacancy.is_some() {
-            return Err(beside);
+    fn search(&self, key: &InterestKey<'_>) -> Result<u32, HashNeighbours> {
+        let hash = key.prefixes.lookup_hash();
+        let mut neighbours =
+            HashNeighbours { vacant: self.index.vacant_entry(hash), exist: false, digest_count: 0 };
+        if neighbours.vacant.is_some() {
+            return Err(neighbours);
         }
         for slot in self.index.candidates(hash) {
             let entry = &self.entries[slot as usize];
             if entry.hash != hash {
                 continue;
             }
-            if self.asks_same(entry, hash, ask) {
+            if self.matches_key(entry, hash, key) {
                 return Ok(slot);
             }
-            beside.any = true;
-            beside.digests += usize::from(entry.has_digest());
+            neighbours.exist = true;
+            neighbours.digest_count += usize::from(entry.has_digest());
         }
-        Err(beside)
+        Err(neighbours)
     }
 
+    /// Inserts an entry with a key that does not exist, without records and timer.
     #[inline(always)]
-    fn insert(
+    fn insert_new(
         &mut self,
-        ask: &Ask<'_>,
+        key: &InterestKey<'_>,
         wire: &[u8],
         name: (u16, u16),
         nonce_start: u16,
-        beside: Beside,
+        neighbours: HashNeighbours,
     ) -> Result<EntryRef, PitFull> {
         let name_end = usize::from(name.0) + usize::from(name.1);
-        assert!(name_end <= wire.len(), "a name ends before its Interest does");
-        debug_assert_eq!(&wire[usize::from(name.0)..name_end], ask.name.as_bytes());
-        let hash = ask.prefixes.key();
-        let key_components = matching::key_components(ask.name, ask.prefixes);
-        if ask.prefixes.has_digest() && beside.digests >= DIGESTS_PER_NAME_MAX
-            || ask.can_be_prefix && !self.lengths.has_room(key_components)
+        assert!(name_end <= wire.len(), "the name is inside the Interest");
+        debug_assert_eq!(&wire[usize::from(name.0)..name_end], key.name.as_bytes());
+        let hash = key.prefixes.lookup_hash();
+        let key_components = matching::key_components(key.name, key.prefixes);
+        if key.prefixes.has_digest() && neighbours.digest_count >= DIGESTS_PER_NAME_MAX
+            || key.can_be_prefix && !self.lengths.has_capacity(key_components)
         {
             return Err(PitFull::Table);
         }
-        let slot = self.free.take().ok_or(PitFull::Table)?;
+        let slot = self.free.alloc().ok_or(PitFull::Table)?;
         let Some(interest) = self.interests.insert(slot, wire) else {
-            self.free.give(slot);
+            self.free.free(slot);
             return Err(PitFull::Table);
         };
-        let spot = match beside.vacancy {
-            Some(vacancy) => self.index.fill(&vacancy, slot),
+        let index_pos = match neighbours.vacant {
+            Some(vacant) => self.index.insert_at(&vacant, slot),
             None if self.index.insert(hash, slot).is_err() => {
                 self.interests.remove(interest);
-                self.free.give(slot);
+                self.free.free(slot);
                 return Err(PitFull::Table);
             }
-            None => Spot::NONE,
+            None => BucketPos::NONE,
         };
-        if beside.any {
-            self.mark_shared(hash);
+        if neighbours.exist {
+            self.mark_hash_siblings(hash);
         }
-        if ask.can_be_prefix {
+        if key.can_be_prefix {
             self.lengths.add(key_components);
         }
         let entry = &mut self.entries[slot as usize];
-        entry.identify(hash, spot, key_components, Copied { place: interest, wire, name, nonce_start });
-        entry.start(ask.can_be_prefix, ask.must_be_fresh, ask.prefixes.has_digest(), beside.any);
+        entry.set_key(
+            hash,
+            index_pos,
+            key_components,
+            StoredInterest { line: interest, wire, name, nonce_start },
+        );
+        entry.activate(
+            key.can_be_prefix,
+            key.must_be_fresh,
+            key.prefixes.has_digest(),
+            neighbours.exist,
+        );
         Ok(EntryRef { index: slot, generation: entry.generation, shard: self.shard })
     }
 
-    /// The entry that a PIT token names, if it is one of ours and the entry is still there.
+    /// Returns the entry of a PIT token, if this table issued the token and the entry still exists.
     #[inline]
     pub fn by_token(&self, token: &[u8]) -> Option<EntryRef> {
         EntryRef::from_token(token).filter(|reference| self.entry(*reference).is_some())
     }
 
-    /// True while the entry is there.
+    /// Returns whether the entry still exists.
     #[inline]
     pub fn contains(&self, entry: EntryRef) -> bool {
         self.entry(entry).is_some()
     }
 
-    /// The copy of the Interest that made the entry; empty when the entry has gone.
+    /// Returns the copy of the Interest that created the entry; empty if the entry no longer
+    /// exists.
     #[inline]
     pub fn interest(&self, entry: EntryRef) -> &[u8] {
         self.entry(entry).map_or(&[], |e| self.interests.bytes(e.interest, 0, e.interest_len))
     }
 
-    /// The name asked for; `/`, which nobody can ask for, when the entry has gone.
+    /// Returns the name of the entry; `/`, which no entry has, if it no longer exists.
     #[inline]
     pub fn name(&self, entry: EntryRef) -> NameRef<'_> {
         self.entry(entry).map_or(NameRef::ROOT, |e| NameRef::from_checked(self.name_bytes(e)))
     }
 
-    /// Where the name's TLV-VALUE stands in [`interest`](Self::interest): start and length, octets.
+    /// Returns the start and length in bytes of the name's TLV-VALUE in
+    /// [`interest`](Self::interest).
     #[inline]
-    pub fn name_place(&self, entry: EntryRef) -> (u16, u16) {
+    pub fn name_span(&self, entry: EntryRef) -> (u16, u16) {
         self.entry(entry).map_or((0, 0), |e| (e.name_start, e.name_len))
     }
 
-    /// Where the nonce starts in [`interest`](Self::interest); 0 when there is none.
+    /// Returns the offset of the nonce in [`interest`](Self::interest); 0 if there is none.
     #[inline]
     pub fn nonce_start(&self, entry: EntryRef) -> u16 {
         self.entry(entry).map_or(0, |e| e.nonce_start)
     }
 
-    /// The hash the entry is found by: of its name without an implicit digest.
+    /// Returns the hash the entry is indexed under: of its name without an implicit digest.
     #[inline]
     pub fn name_hash(&self, entry: EntryRef) -> u64 {
         self.entry(entry).map_or(0, |e| e.hash)
     }
 
-    /// A Data with a longer name may answer.
+    /// Returns CanBePrefix of the entry: Data with a longer name may satisfy it.
     #[inline]
     pub fn can_be_prefix(&self, entry: EntryRef) -> bool {
         self.entry(entry).is_some_and(Entry::can_be_prefix)
     }
 
-    /// A cached Data had to be within its FreshnessPeriod.
+    /// Returns MustBeFresh of the entry.
     #[inline]
     pub fn must_be_fresh(&self, entry: EntryRef) -> bool {
         self.entry(entry).is_some_and(Entry::must_be_fresh)
     }
 
-    /// Suppression state of strategies that keep it per entry, in milliseconds; 0 at first.
+    /// Returns the retransmission suppression interval of the entry, milliseconds; 0 at first.
     #[inline]
     pub fn retx_interval_ms(&self, entry: EntryRef) -> u16 {
         self.entry(entry).map_or(0, |e| e.retx_interval_ms)
     }
 
-    /// Keeps the suppression state.
+    /// Sets the retransmission suppression interval, milliseconds.
     #[inline]
     pub fn set_retx_interval_ms(&mut self, entry: EntryRef, interval_ms: u16) {
         if let Some(e) = self.entry_mut(entry) {
@@ -408,13 +457,13 @@ impl Pit {
         }
     }
 
-    /// What the strategy keeps with the entry, whatever it means; 0 at first.
+    /// Returns the 32 bits that the strategy may use as it likes; 0 at first.
     #[inline]
     pub fn strategy_bits(&self, entry: EntryRef) -> u32 {
         self.entry(entry).map_or(0, |e| e.strategy_bits)
     }
 
-    /// Keeps the strategy's bits.
+    /// Sets the strategy's bits.
     #[inline]
     pub fn set_strategy_bits(&mut self, entry: EntryRef, bits: u32) {
         if let Some(e) = self.entry_mut(entry) {
@@ -422,13 +471,14 @@ impl Pit {
         }
     }
 
-    /// FreshnessPeriod in milliseconds of the Data that satisfied the entry, if one did.
+    /// Returns the FreshnessPeriod in milliseconds of the Data that satisfied the entry, if any.
     #[inline]
     pub fn satisfied(&self, entry: EntryRef) -> Option<u32> {
         self.entry(entry).and_then(Entry::satisfied)
     }
 
-    /// Remembers whether a Data satisfied the entry, and its FreshnessPeriod in milliseconds.
+    /// Sets the FreshnessPeriod in milliseconds of the Data that satisfied the entry; `None` if
+    /// none did.
     #[inline]
     pub fn set_satisfied(&mut self, entry: EntryRef, freshness_ms: Option<u32>) {
         if let Some(e) = self.entry_mut(entry) {
@@ -436,39 +486,36 @@ impl Pit {
         }
     }
 
-    /// Sets or moves the moment at which [`pop_expired`](Self::pop_expired) gives the entry; a moment that has passed means at once.
+    /// Sets the time at which [`pop_expired`](Self::pop_expired) returns the entry; a time in the
+    /// past means at once.
     #[inline]
-    pub fn set_expiry(&mut self, entry: EntryRef, at: Instant) {
+    pub fn set_expiry(&mut self, entry: EntryRef, at: Timestamp) {
         if self.entry(entry).is_some() {
             self.wheel.arm(&mut self.entries, entry.index, at);
         }
     }
 
-    /// Lets the next [`pop_expired`](Self::pop_expired) give the entry, whatever its moment was.
+    /// Returns the time set last; `None` if none is set or the entry was popped.
     #[inline]
-    pub fn expire_now(&mut self, entry: EntryRef) {
-        self.set_expiry(entry, Instant::START);
+    pub fn expiry(&self, entry: EntryRef) -> Option<Timestamp> {
+        self.entry(entry).filter(|e| e.is_armed()).map(|e| Timestamp::from_nanos(e.expiry))
     }
 
-    /// The moment set last; `None` when none is, or when the entry has been popped.
+    /// Returns when to call [`pop_expired`](Self::pop_expired) next: at most 4.2 ms after the first
+    /// expiry. Entries that expire more than 17 s ahead may cause earlier calls. A time in the past
+    /// means at once.
     #[inline]
-    pub fn expiry(&self, entry: EntryRef) -> Option<Instant> {
-        self.entry(entry).filter(|e| e.is_armed()).map(|e| Instant::from_nanos(e.expiry))
-    }
-
-    /// When to call [`pop_expired`](Self::pop_expired) next: within 4.2 ms after the first entry's moment; now and then (once in 17 s or
-    /// more) earlier, for entries that are far ahead. A moment that has passed: at once.
-    #[inline]
-    pub fn next_expiry(&self) -> Option<Instant> {
+    pub fn next_expiry(&self) -> Option<Timestamp> {
         self.wheel.next_expiry()
     }
 
-    /// Takes one entry whose moment has come off the timer, up to 4.2 ms late and never early. It stays readable until it is
-    /// [`remove`](Self::remove)d, and who does not remove it must set another moment.
+    /// Removes one expired entry from the timer: never early and at most 4.2 ms late. The entry
+    /// stays readable; the caller must [`remove`](Self::remove) it or set a new expiry.
     ///
-    /// `None` means nothing more to do for now; bounded work may be left, as [`next_expiry`](Self::next_expiry) then says.
+    /// `None` means nothing more for now. Bounded work may remain;
+    /// [`next_expiry`](Self::next_expiry) is in the past then.
     #[inline]
-    pub fn pop_expired(&mut self, now: Instant) -> Option<EntryRef> {
+    pub fn pop_expired(&mut self, now: Timestamp) -> Option<EntryRef> {
         let (slot, next) = self.wheel.pop(&mut self.entries, now)?;
         if let Some(next) = next {
             // It is likely to be popped and removed next.
@@ -477,92 +524,98 @@ impl Pit {
         Some(self.reference(slot))
     }
 
-    /// Removes the entry with all its records; false when it has gone already.
+    /// Removes the entry with all its records; returns whether it existed.
     pub fn remove(&mut self, entry: EntryRef) -> bool {
         if self.entry(entry).is_none() {
             return false;
         }
         self.wheel.disarm(&mut self.entries, entry.index);
         self.drop_records(entry.index);
-        let ended = self.entries[entry.index as usize].end();
-        self.take_back(entry.index, &ended);
+        let removed = self.entries[entry.index as usize].release();
+        self.free_entry(entry.index, &removed);
         true
     }
 
-    /// Ends an entry that [`single`](Self::single) found, while nothing has changed since: as [`remove`](Self::remove), sooner.
+    /// The fast form of [`remove`](Self::remove), for an entry that [`match_one`](Self::match_one)
+    /// returned since the last change.
     #[inline(always)]
-    pub fn remove_single(&mut self, single: &Single) {
-        debug_assert!(self.entry(single.entry).is_some_and(Entry::is_plain));
+    pub fn remove_match(&mut self, single: &SingleMatch) {
+        debug_assert!(self.entry(single.entry).is_some_and(Entry::is_simple));
         let slot = single.entry.index;
         let entries = &mut self.entries[..];
         self.wheel.disarm(entries, slot);
         let e = &mut entries[slot as usize];
         (e.incoming.face, e.outgoing.face) = (0, 0);
-        let ended = e.end();
-        self.faces.remove_both(single.asker.face, single.asked);
-        self.take_back(slot, &ended);
+        let removed = e.release();
+        self.faces.remove_both(single.downstream.face, single.upstream);
+        self.free_entry(slot, &removed);
     }
 
-    /// Takes back what an entry had that has ended.
+    /// Frees the index entry, the Interest and the slot of a removed entry.
     #[inline(always)]
-    fn take_back(&mut self, slot: u32, ended: &Ended) {
-        if !self.index.remove_at(ended.spot, ended.hash, slot) {
-            self.index.remove(ended.hash, slot);
+    fn free_entry(&mut self, slot: u32, removed: &RemovedEntry) {
+        if !self.index.remove_at(removed.index_pos, removed.hash, slot) {
+            self.index.remove(removed.hash, slot);
         }
-        self.interests.remove(ended.interest);
-        if let Some(components) = ended.prefix_components {
+        self.interests.remove(removed.interest);
+        if let Some(components) = removed.prefix_components {
             self.lengths.remove(components.into());
         }
-        self.free.give(slot);
+        self.free.free(slot);
     }
 
-    /// All entries, in the order of their slots. Control use: looks at every slot ever used.
+    /// Iterates over all entries by slot. For management: visits every slot ever used.
     pub fn entries(&self) -> impl Iterator<Item = EntryRef> + '_ {
-        (0..self.free.touched())
+        (0..self.free.high_water())
             .filter(|slot| self.entries[*slot as usize].is_used())
             .map(|slot| self.reference(slot))
     }
 
-    /// The entries in `slots_max` slots from slot `from` on, and where the next part begins; `None` when that was the last.
+    /// Returns the entries in `slots_max` slots from slot `from` on, and where the next part begins
+    /// (`None` at the end).
     pub fn entries_part(&self, from: u32, slots_max: u32) -> (Vec<EntryRef>, Option<u32>) {
-        let end = self.free.touched().min(from.saturating_add(slots_max));
+        let end = self.free.high_water().min(from.saturating_add(slots_max));
         let used = (from..end).filter(|slot| self.entries[*slot as usize].is_used());
-        (used.map(|slot| self.reference(slot)).collect(), (end < self.free.touched()).then_some(end))
+        (
+            used.map(|slot| self.reference(slot)).collect(),
+            (end < self.free.high_water()).then_some(end),
+        )
     }
 
-    /// Entries in it.
+    /// Returns the number of entries.
     #[inline]
     pub fn len(&self) -> usize {
         self.free.in_use()
     }
 
-    /// True without entries.
+    /// Returns whether there are no entries.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Entries there can be.
+    /// Returns the maximum number of entries.
     pub fn capacity(&self) -> usize {
         self.entries.len()
     }
 
-    /// Records beyond those that entries have room for: how many there are.
+    /// Returns the number of records in the record store.
     pub fn records_len(&self) -> usize {
         self.records.len()
     }
 
-    /// True when no further record has room.
+    /// Returns whether the record store is full.
     pub fn records_full(&self) -> bool {
         self.records.len() == self.records.records.len()
     }
 
-    /// Slots in use for Interests of each of [`INTEREST_SLOT_LENS`].
+    /// Returns the number of used slots of each size [`INTEREST_SLOT_LENS`].
+    #[cfg(test)]
     pub fn interests_len(&self) -> [usize; INTEREST_CLASSES] {
         self.interests.in_use()
     }
 
-    /// Octets of address space: what resident memory can become.
+    /// Returns the bytes of address space reserved: resident memory when full.
     pub fn memory_bytes(&self) -> usize {
         self.entries.memory_bytes()
             + self.free.memory_bytes()
@@ -575,14 +628,15 @@ impl Pit {
             + self.shares.memory_bytes()
     }
 
-    /// Asks for memory that an Interest, or a Data without token, will need: 0 the index, 1 entries that may be it, 2 their names and
-    /// neighbours in the timer. False where later stages have nothing to ask for.
+    /// Prefetches what an Interest, or a Data without token, will read. Stage 0: the index; 1:
+    /// candidate entries; 2: their names and timer neighbours. Returns false if later stages have
+    /// nothing to prefetch.
     #[inline(always)]
-    pub fn prefetch(&self, stage: usize, prefixes: &Prefixes) -> bool {
-        let hash = prefixes.key();
+    pub fn prefetch(&self, stage: usize, prefixes: &PrefixHashes) -> bool {
+        let hash = prefixes.lookup_hash();
         match stage {
             0 => self.index.prefetch(hash),
-            1 if !self.index.may_have(hash) => return false,
+            1 if !self.index.may_contain(hash) => return false,
             1 => self.index.candidates(hash).for_each(|slot| self.entries.prefetch(slot as usize)),
             2 => {
                 let entries = self.index.candidates(hash).map(|slot| &self.entries[slot as usize]);
@@ -596,21 +650,23 @@ impl Pit {
         true
     }
 
-    /// Asks for what the index has of a name: for a whole batch in a pass of its own, so that many look for their pages at the same time.
+    /// Prefetches the index bucket of a name. Called for a whole batch in a pass of its own, so
+    /// that page walks overlap.
     #[inline(always)]
     pub fn prefetch_hash(&self, hash: u64) {
         self.index.prefetch(hash);
     }
 
-    /// Asks for memory that a Data with this token will need: 0 the entry, 1 its copy of the name and its neighbours in the timer; gives the name's hash
-    /// then, for [`prefetch_hash`](Self::prefetch_hash) at stage 2.
+    /// Prefetches what a Data with this token will read. Stage 0: the entry; 1: its name and timer
+    /// neighbours. Stage 1 returns the name's hash, for [`prefetch_hash`](Self::prefetch_hash) in
+    /// stage 2.
     #[inline(always)]
     pub fn prefetch_token(&self, stage: usize, token: &Token) -> Option<u64> {
         let reference = EntryRef::of(token)?;
         match stage {
             0 => self.entries.prefetch(reference.index as usize),
             1 => {
-                // Of whatever life: its name is compared later.
+                // The generation is not checked here; the names are compared later.
                 let entry = self.entries.get(reference.index as usize)?;
                 self.prefetch_name(entry);
                 self.wheel.prefetch(&self.entries, entry);
@@ -629,20 +685,28 @@ impl Pit {
     #[inline(always)]
     fn entry(&self, reference: EntryRef) -> Option<&Entry> {
         let entry = self.entries.get(reference.index as usize)?;
-        (entry.is_used() && entry.generation == reference.generation && reference.shard == self.shard)
+        (entry.is_used()
+            && entry.generation == reference.generation
+            && reference.shard == self.shard)
             .then_some(entry)
     }
 
     #[inline(always)]
     fn entry_mut(&mut self, reference: EntryRef) -> Option<&mut Entry> {
         let entry = self.entries.get_mut(reference.index as usize)?;
-        (entry.is_used() && entry.generation == reference.generation && reference.shard == self.shard)
+        (entry.is_used()
+            && entry.generation == reference.generation
+            && reference.shard == self.shard)
             .then_some(entry)
     }
 
     #[inline(always)]
     fn reference(&self, slot: u32) -> EntryRef {
-        EntryRef { index: slot, generation: self.entries[slot as usize].generation, shard: self.shard }
+        EntryRef {
+            index: slot,
+            generation: self.entries[slot as usize].generation,
+            shard: self.shard,
+        }
     }
 
     #[inline(always)]
@@ -650,20 +714,22 @@ impl Pit {
         self.interests.bytes(entry.interest, entry.name_start, entry.name_len)
     }
 
+    /// Returns whether an entry has this key and hash.
     #[inline(always)]
-    fn asks_same(&self, entry: &Entry, hash: u64, ask: &Ask<'_>) -> bool {
+    fn matches_key(&self, entry: &Entry, hash: u64, key: &InterestKey<'_>) -> bool {
         entry.hash == hash
-            && entry.can_be_prefix() == ask.can_be_prefix
-            && entry.must_be_fresh() == ask.must_be_fresh
-            && are_same(self.name_bytes(entry), ask.name.as_bytes())
+            && entry.can_be_prefix() == key.can_be_prefix
+            && entry.must_be_fresh() == key.must_be_fresh
+            && bytes::eq(self.name_bytes(entry), key.name.as_bytes())
     }
 
+    /// Marks all entries of a hash as not alone under it.
     #[cold]
-    fn mark_shared(&mut self, hash: u64) {
+    fn mark_hash_siblings(&mut self, hash: u64) {
         for slot in self.index.candidates(hash) {
             let entry = &mut self.entries[slot as usize];
             if entry.hash == hash {
-                entry.set_shared();
+                entry.set_hash_siblings();
             }
         }
     }

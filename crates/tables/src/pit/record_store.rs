@@ -1,27 +1,27 @@
-//! Records as they are kept: in the entry, or one cache line each in a bounded store.
+//! How records are stored: inline in the entry, or one cache line each in a bounded store.
 
 use super::entry::{InlineIn, InlineOut, NONE};
-use super::records::{Asker, InRecord, OutRecord};
+use super::records::{Downstream, InRecord, OutRecord};
 use super::slots::FreeList;
-use crate::memory::Lines;
-use crate::{FaceId, Instant};
+use crate::memory::MmapArray;
+use crate::{FaceId, Timestamp};
 use nw_wire::{NackReason, Token};
 use zerocopy::FromZeros;
 
-/// In `nack`: it is an in-record.
+/// The value of `nack` in an in-record.
 const INCOMING: u8 = u8::MAX;
 
-/// A record of either kind outside its entry: one cache line. An in-record has the number of its entry in `sent`, an out-record in `token`, which
-/// it does not need otherwise.
+/// An in-record or out-record outside its entry: one cache line. The number of its entry is in
+/// `sent` (in-record) or in `token` (out-record), which that kind does not use.
 #[derive(FromZeros)]
 #[repr(C, align(64))]
 pub(super) struct Record {
     pub expiry: u64,
     sent: u64,
-    /// 0 in a free record.
+    /// 0 if the record is free.
     pub face: u32,
     nonce: u32,
-    /// Place plus one of the next.
+    /// The next record of the chain, slot plus one.
     pub next: u32,
     retx_interval_ms: u16,
     nack: u8,
@@ -31,24 +31,24 @@ pub(super) struct Record {
 
 const _: () = assert!(size_of::<Record>() == 64);
 
-/// Records that do not fit their entries.
+/// The records that do not fit into their entries, in chains.
 pub(super) struct RecordStore {
-    pub records: Lines<Record>,
+    pub records: MmapArray<Record>,
     pub free: FreeList,
 }
 
-/// How the search of a chain ended.
+/// The result of searching a chain for a face.
 pub(super) enum Found {
-    /// At this place.
+    /// The slot of the face's record.
     At(usize),
-    /// Not there; the last of so many is at the place given, if there is any.
-    Nowhere { last: Option<usize>, len: usize },
+    /// No record: the last slot of the chain, if any, and the length of the chain.
+    Missing { last: Option<usize>, len: usize },
 }
 
 impl RecordStore {
     pub fn new(records_max: usize) -> Self {
         let records_max = records_max.min(u32::MAX as usize - 1);
-        RecordStore { records: Lines::new(records_max), free: FreeList::new(records_max) }
+        RecordStore { records: MmapArray::new(records_max), free: FreeList::new(records_max) }
     }
 
     pub fn len(&self) -> usize {
@@ -59,53 +59,54 @@ impl RecordStore {
         self.records.memory_bytes() + self.free.memory_bytes()
     }
 
+    /// Searches a chain for the record of a face.
     pub fn find(&self, first: u32, face: FaceId) -> Found {
         let (mut link, mut last, mut len) = (first, None, 0);
         while link != NONE {
-            let place = link as usize - 1;
-            if self.records[place].face == face.bits() {
-                return Found::At(place);
+            let slot = link as usize - 1;
+            if self.records[slot].face == face.bits() {
+                return Found::At(slot);
             }
-            last = Some(place);
+            last = Some(slot);
             len += 1;
-            link = self.records[place].next;
+            link = self.records[slot].next;
         }
-        Found::Nowhere { last, len }
+        Found::Missing { last, len }
     }
 
-    /// Adds an empty record behind `last`, or as the first of a chain.
+    /// Adds a record after `last`, or as the first of a chain.
     pub fn append(&mut self, first: &mut u32, last: Option<usize>) -> Option<usize> {
-        let place = self.free.take()?;
+        let slot = self.free.alloc()?;
         match last {
-            Some(last) => self.records[last].next = place + 1,
-            None => *first = place + 1,
+            Some(last) => self.records[last].next = slot + 1,
+            None => *first = slot + 1,
         }
-        let record = &mut self.records[place as usize];
+        let record = &mut self.records[slot as usize];
         record.next = NONE;
-        Some(place as usize)
+        Some(slot as usize)
     }
 
-    /// Takes back a record that is in no chain any more.
-    pub fn give(&mut self, place: u32) {
-        self.records[place as usize].face = 0;
-        self.free.give(place);
+    /// Frees a record that is in no chain.
+    pub fn release(&mut self, slot: u32) {
+        self.records[slot as usize].face = 0;
+        self.free.free(slot);
     }
 
-    /// Takes the face's record out of a chain.
+    /// Removes the face's record from a chain; returns whether there was one.
     pub fn unlink(&mut self, first: &mut u32, face: FaceId) -> bool {
         let (mut link, mut last) = (*first, None);
         while link != NONE {
-            let place = link as usize - 1;
-            let next = self.records[place].next;
-            if self.records[place].face == face.bits() {
+            let slot = link as usize - 1;
+            let next = self.records[slot].next;
+            if self.records[slot].face == face.bits() {
                 match last {
                     Some(last) => self.records[last as usize].next = next,
                     None => *first = next,
                 }
-                self.give(place as u32);
+                self.release(slot as u32);
                 return true;
             }
-            last = Some(place as u32);
+            last = Some(slot as u32);
             link = next;
         }
         false
@@ -113,10 +114,11 @@ impl RecordStore {
 }
 
 impl Record {
-    /// The entry it belongs to, if it is in use.
+    /// Returns the entry of the record; `None` if the record is free.
     pub fn owner(&self) -> Option<u32> {
         let [a, b, c, d, ..] = self.token;
-        let owner = if self.nack == INCOMING { self.sent as u32 } else { u32::from_ne_bytes([a, b, c, d]) };
+        let owner =
+            if self.nack == INCOMING { self.sent as u32 } else { u32::from_ne_bytes([a, b, c, d]) };
         (self.face != 0).then_some(owner)
     }
 
@@ -126,15 +128,15 @@ impl Record {
         self.face = record.face.bits();
         self.nonce = record.nonce;
         self.expiry = record.expiry.as_nanos();
-        self.token_len = put_token(&mut self.token, record.token.as_bytes());
+        self.token_len = write_token(&mut self.token, record.token.as_bytes());
     }
 
     pub fn to_in(&self) -> InRecord {
         InRecord {
             face: FaceId::from_bits(self.face),
             nonce: self.nonce,
-            expiry: Instant::from_nanos(self.expiry),
-            token: token_of(&self.token, self.token_len),
+            expiry: Timestamp::from_nanos(self.expiry),
+            token: read_token(&self.token, self.token_len),
         }
     }
 
@@ -152,8 +154,8 @@ impl Record {
         OutRecord {
             face: FaceId::from_bits(self.face),
             nonce: self.nonce,
-            sent: Instant::from_nanos(self.sent),
-            expiry: Instant::from_nanos(self.expiry),
+            sent: Timestamp::from_nanos(self.sent),
+            expiry: Timestamp::from_nanos(self.expiry),
             nack: nack_of(self.nack),
             retx_interval_ms: self.retx_interval_ms,
         }
@@ -161,17 +163,18 @@ impl Record {
 }
 
 impl InlineIn {
+    /// Returns whether a token fits inline.
     #[inline]
     pub fn holds(token: &Token) -> bool {
         token.to_short().is_some()
     }
 
     #[inline]
-    pub fn set(&mut self, asker: &Asker<'_>) {
-        self.face = asker.face.bits();
-        self.nonce = asker.nonce;
-        self.expiry = asker.expiry.as_nanos();
-        (self.token, self.token_len) = asker.token.to_short().unwrap_or_default();
+    pub fn set(&mut self, downstream: &Downstream<'_>) {
+        self.face = downstream.face.bits();
+        self.nonce = downstream.nonce;
+        self.expiry = downstream.expiry.as_nanos();
+        (self.token, self.token_len) = downstream.token.to_short().unwrap_or_default();
     }
 
     #[inline(always)]
@@ -179,7 +182,7 @@ impl InlineIn {
         InRecord {
             face: FaceId::from_bits(self.face),
             nonce: self.nonce,
-            expiry: Instant::from_nanos(self.expiry),
+            expiry: Timestamp::from_nanos(self.expiry),
             token: Token::from_short(self.token, self.token_len),
         }
     }
@@ -201,34 +204,34 @@ impl InlineOut {
         OutRecord {
             face: FaceId::from_bits(self.face),
             nonce: self.nonce,
-            sent: Instant::from_nanos(self.sent),
-            expiry: Instant::from_nanos(self.expiry),
+            sent: Timestamp::from_nanos(self.sent),
+            expiry: Timestamp::from_nanos(self.expiry),
             nack: nack_of(self.nack),
             retx_interval_ms: self.retx_interval_ms,
         }
     }
 }
 
-/// Lengths that are usual: none, our own, NDN-DPDK's. Copies of a length the compiler knows are two instructions; also, it leaves them out where
-/// nobody looks at the token.
+/// Copies a token. The common lengths (none; 6, this router's; 8, NDN-DPDK's) are separate cases,
+/// so the compiler emits fixed-size copies, and omits them if the token is not used.
 #[inline(always)]
-fn token_of(octets: &[u8], len: u8) -> Token {
-    let octets = match len {
+fn read_token(bytes: &[u8], len: u8) -> Token {
+    let bytes = match len {
         0 => return Token::NONE,
-        6 => octets.get(..6),
-        8 => octets.get(..8),
-        len => octets.get(..usize::from(len)),
+        6 => bytes.get(..6),
+        8 => bytes.get(..8),
+        len => bytes.get(..usize::from(len)),
     };
-    octets.and_then(Token::new).unwrap_or_default()
+    bytes.and_then(Token::new).unwrap_or_default()
 }
 
 #[inline(always)]
-fn put_token(octets: &mut [u8], token: &[u8]) -> u8 {
+fn write_token(bytes: &mut [u8], token: &[u8]) -> u8 {
     match token.len() {
         0 => {}
-        6 => octets[..6].copy_from_slice(&token[..6]),
-        8 => octets[..8].copy_from_slice(&token[..8]),
-        len => octets[..len].copy_from_slice(token),
+        6 => bytes[..6].copy_from_slice(&token[..6]),
+        8 => bytes[..8].copy_from_slice(&token[..8]),
+        len => bytes[..len].copy_from_slice(token),
     }
     token.len() as u8
 }

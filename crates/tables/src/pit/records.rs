@@ -1,46 +1,50 @@
-//! In-records (who asked) and out-records (who was asked).
+//! In-records (downstreams of an entry) and out-records (upstreams).
 //!
-//! The first of each kind stands in the entry, further ones in a chain of places from one bounded store. Order: the one in the entry,
-//! then the chain, oldest first; a record that leaves the entry makes room for one that comes later.
+//! The first of each kind is inline in the entry, further ones are in a chain of slots from one
+//! bounded store. Iteration order: the inline record, then the chain, oldest first. When the inline
+//! record is removed, the next new record takes its place.
+//!
+//! Main invariant: an entry has at most one record of each kind per face.
 
 use super::entry::{Entry, InlineIn, InlineOut, NONE};
 use super::record_store::{Found, Record};
 use super::{EntryRef, Pit, PitFull};
-use crate::memory::Lines;
-use crate::{FaceId, Instant};
+use crate::memory::MmapArray;
+use crate::{FaceId, Timestamp};
 use nw_wire::{NackReason, Token};
 
-/// Records of one kind that one entry may have beyond the one in it: bounds the search for a face's record.
+/// The maximum number of records of one kind per entry beyond the inline one; bounds the search for
+/// a face's record.
 pub const RECORDS_PER_ENTRY_MAX: usize = 1024;
 
-/// A face that asked.
+/// A downstream of an entry: a face from which the Interest arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InRecord {
-    /// Who.
+    /// The face.
     pub face: FaceId,
-    /// Nonce of its last Interest.
+    /// The nonce of its last Interest.
     pub nonce: u32,
-    /// When that Interest ends.
-    pub expiry: Instant,
-    /// To be given back with the answer.
+    /// When that Interest expires.
+    pub expiry: Timestamp,
+    /// The PIT token to return with the Data.
     pub token: Token,
 }
 
-/// A face that asks: as [`InRecord`], without a copy of its token.
+/// A downstream that sends an Interest: like [`InRecord`], without a copy of the token.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker<'a> {
-    /// Who.
+pub struct Downstream<'a> {
+    /// The face.
     pub face: FaceId,
-    /// Nonce of its Interest.
+    /// The nonce of the Interest.
     pub nonce: u32,
-    /// When that Interest ends.
-    pub expiry: Instant,
-    /// To be given back with the answer.
+    /// When the Interest expires.
+    pub expiry: Timestamp,
+    /// The PIT token to return with the Data.
     pub token: &'a Token,
 }
 
-impl Asker<'_> {
-    /// To be kept.
+impl Downstream<'_> {
+    /// Returns the in-record to be stored.
     pub const fn record(&self) -> InRecord {
         InRecord { face: self.face, nonce: self.nonce, expiry: self.expiry, token: *self.token }
     }
@@ -48,83 +52,84 @@ impl Asker<'_> {
 
 impl InRecord {
     #[inline(always)]
-    const fn asker(&self) -> Asker<'_> {
-        Asker { face: self.face, nonce: self.nonce, expiry: self.expiry, token: &self.token }
+    const fn downstream(&self) -> Downstream<'_> {
+        Downstream { face: self.face, nonce: self.nonce, expiry: self.expiry, token: &self.token }
     }
 }
 
-/// A face that was asked.
+/// An upstream of an entry: a face to which the Interest was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutRecord {
-    /// Who.
+    /// The face.
     pub face: FaceId,
-    /// Nonce of the last Interest sent to it.
+    /// The nonce of the last Interest sent.
     pub nonce: u32,
-    /// When that was sent.
-    pub sent: Instant,
-    /// When that Interest ends.
-    pub expiry: Instant,
-    /// The Nack it answered with.
+    /// When that Interest was sent.
+    pub sent: Timestamp,
+    /// When that Interest expires.
+    pub expiry: Timestamp,
+    /// The Nack received from this upstream.
     pub nack: Option<NackReason>,
-    /// Suppression state of strategies that keep it per upstream, in milliseconds.
+    /// Retransmission suppression interval per upstream, milliseconds.
     pub retx_interval_ms: u16,
 }
 
 impl Pit {
-    /// Adds the in-record of a face or replaces it; true when it is new.
+    /// Adds or replaces the in-record of a face; returns whether it is new.
     ///
     /// # Errors
-    /// [`PitFull::Face`] when the face has as many as it may; [`PitFull::Table`] when there is no room or the entry has gone. The face's
-    /// former record, if any, is as it was.
+    /// [`PitFull::Face`] if the face has its maximum number; [`PitFull::Table`] if there is no
+    /// space or the entry no longer exists. An existing record of the face is unchanged then.
     #[inline]
     pub fn upsert_in(&mut self, entry: EntryRef, record: InRecord) -> Result<bool, PitFull> {
-        assert!(record.face != FaceId::NONE, "a record is some face's");
-        // The usual case: it is the entry's first.
-        if let Some(e) = live(&mut self.entries, self.shard, entry)
+        assert!(record.face != FaceId::NONE, "a record needs a face");
+        // Usual: the first in-record of the entry.
+        if let Some(e) = live_entry(&mut self.entries, self.shard, entry)
             && e.incoming.face == 0
-            && e.more_in == NONE
+            && e.in_chain == NONE
             && InlineIn::holds(&record.token)
         {
             if self.faces.is_full(record.face) {
                 return Err(PitFull::Face);
             }
-            e.incoming.set(&record.asker());
+            e.incoming.set(&record.downstream());
             self.faces.add_in(record.face);
             return Ok(true);
         }
-        self.upsert_further_in(entry, &record)
+        self.upsert_in_slow(entry, &record)
     }
 
+    /// The slow form of [`upsert_in`](Self::upsert_in).
     #[inline(never)]
-    fn upsert_further_in(&mut self, entry: EntryRef, record: &InRecord) -> Result<bool, PitFull> {
+    fn upsert_in_slow(&mut self, entry: EntryRef, record: &InRecord) -> Result<bool, PitFull> {
         let Pit { entries, records, faces, .. } = self;
-        let e = live(entries, self.shard, entry).ok_or(PitFull::Table)?;
-        let fits = InlineIn::holds(&record.token);
+        let e = live_entry(entries, self.shard, entry).ok_or(PitFull::Table)?;
+        let fits_inline = InlineIn::holds(&record.token);
         let was_inline = e.incoming.face == record.face.bits();
-        if was_inline && fits {
-            e.incoming.set(&record.asker());
+        if was_inline && fits_inline {
+            e.incoming.set(&record.downstream());
             return Ok(false);
         }
-        let (last, len) = match records.find(e.more_in, record.face) {
-            Found::At(place) => {
-                records.records[place].set_in(record, entry.index);
+        let (last, len) = match records.find(e.in_chain, record.face) {
+            Found::At(slot) => {
+                records.records[slot].set_in(record, entry.index);
                 return Ok(false);
             }
-            Found::Nowhere { last, len } => (last, len),
+            Found::Missing { last, len } => (last, len),
         };
         if !was_inline && faces.is_full(record.face) {
             return Err(PitFull::Face);
         }
-        if fits && e.incoming.face == 0 {
-            e.incoming.set(&record.asker());
+        if fits_inline && e.incoming.face == 0 {
+            e.incoming.set(&record.downstream());
         } else {
             if len >= RECORDS_PER_ENTRY_MAX {
                 return Err(PitFull::Table);
             }
-            let place = records.append(&mut e.more_in, last).ok_or(PitFull::Table)?;
-            records.records[place].set_in(record, entry.index);
+            let slot = records.append(&mut e.in_chain, last).ok_or(PitFull::Table)?;
+            records.records[slot].set_in(record, entry.index);
             if was_inline {
-                // Its token got longer than the entry has room for.
+                // The new token is too long for the inline record.
                 e.incoming.face = 0;
             }
         }
@@ -134,38 +139,41 @@ impl Pit {
         Ok(!was_inline)
     }
 
-    /// The entry's in-records; none when it has gone.
+    /// Returns the in-records of an entry; none if it no longer exists.
     #[inline]
     pub fn in_records(&self, entry: EntryRef) -> InRecords<'_> {
         let (inline, link) = match self.entry(entry) {
-            Some(e) => ((e.incoming.face != 0).then_some(&e.incoming), e.more_in),
+            Some(e) => ((e.incoming.face != 0).then_some(&e.incoming), e.in_chain),
             None => (None, NONE),
         };
         InRecords { inline, link, records: &self.records.records }
     }
 
-    /// A face's in-record.
+    /// Returns the in-record of a face.
     #[inline]
     pub fn in_record(&self, entry: EntryRef, face: FaceId) -> Option<InRecord> {
         let e = self.entry(entry)?;
         if e.incoming.face == face.bits() && face != FaceId::NONE {
             return Some(e.incoming.record());
         }
-        match self.records.find(e.more_in, face) {
-            Found::At(place) => Some(self.records.records[place].to_in()),
-            Found::Nowhere { .. } => None,
+        match self.records.find(e.in_chain, face) {
+            Found::At(slot) => Some(self.records.records[slot].to_in()),
+            Found::Missing { .. } => None,
         }
     }
 
-    /// Removes a face's in-record; false when there is none.
+    /// Removes the in-record of a face; returns whether it existed.
     pub fn remove_in(&mut self, entry: EntryRef, face: FaceId) -> bool {
         let Pit { entries, records, faces, .. } = self;
-        let Some(e) = live(entries, self.shard, entry).filter(|_| face != FaceId::NONE) else { return false };
+        let Some(e) = live_entry(entries, self.shard, entry).filter(|_| face != FaceId::NONE)
+        else {
+            return false;
+        };
         let removed = if e.incoming.face == face.bits() {
             e.incoming.face = 0;
             true
         } else {
-            records.unlink(&mut e.more_in, face)
+            records.unlink(&mut e.in_chain, face)
         };
         if removed {
             faces.remove_in(face);
@@ -173,48 +181,52 @@ impl Pit {
         removed
     }
 
-    /// The first out-record of an entry that [`enter`](Self::enter) made, while nothing has changed since: as [`upsert_out`](Self::upsert_out), sooner.
+    /// The fast form of [`upsert_out`](Self::upsert_out), for the first out-record of an entry that
+    /// [`get_or_insert`](Self::get_or_insert) created since the last change.
     #[inline(always)]
     pub fn add_first_out(&mut self, entry: EntryRef, record: &OutRecord) {
-        assert!(record.face != FaceId::NONE, "a record is some face's");
-        debug_assert!(self.entry(entry).is_some_and(|e| e.outgoing.face == 0 && e.more_out == NONE));
+        assert!(record.face != FaceId::NONE, "a record needs a face");
+        debug_assert!(
+            self.entry(entry).is_some_and(|e| e.outgoing.face == 0 && e.out_chain == NONE)
+        );
         self.entries[entry.index as usize].outgoing.set(record);
         self.faces.add_out(record.face);
     }
 
-    /// Adds the out-record of a face or replaces it; true when it is new.
+    /// Adds or replaces the out-record of a face; returns whether it is new.
     ///
     /// # Errors
-    /// [`PitFull::Table`] when there is no room or the entry has gone.
+    /// [`PitFull::Table`] if there is no space or the entry no longer exists.
     #[inline(always)]
     pub fn upsert_out(&mut self, entry: EntryRef, record: OutRecord) -> Result<bool, PitFull> {
-        assert!(record.face != FaceId::NONE, "a record is some face's");
-        // The usual case: it is the entry's first.
-        if let Some(e) = live(&mut self.entries, self.shard, entry)
+        assert!(record.face != FaceId::NONE, "a record needs a face");
+        // Usual: the first out-record of the entry.
+        if let Some(e) = live_entry(&mut self.entries, self.shard, entry)
             && e.outgoing.face == 0
-            && e.more_out == NONE
+            && e.out_chain == NONE
         {
             e.outgoing.set(&record);
             self.faces.add_out(record.face);
             return Ok(true);
         }
-        self.upsert_further_out(entry, &record)
+        self.upsert_out_slow(entry, &record)
     }
 
+    /// The slow form of [`upsert_out`](Self::upsert_out).
     #[inline(never)]
-    fn upsert_further_out(&mut self, entry: EntryRef, record: &OutRecord) -> Result<bool, PitFull> {
+    fn upsert_out_slow(&mut self, entry: EntryRef, record: &OutRecord) -> Result<bool, PitFull> {
         let Pit { entries, records, faces, .. } = self;
-        let e = live(entries, self.shard, entry).ok_or(PitFull::Table)?;
+        let e = live_entry(entries, self.shard, entry).ok_or(PitFull::Table)?;
         if e.outgoing.face == record.face.bits() {
             e.outgoing.set(record);
             return Ok(false);
         }
-        let (last, len) = match records.find(e.more_out, record.face) {
-            Found::At(place) => {
-                records.records[place].set_out(record, entry.index);
+        let (last, len) = match records.find(e.out_chain, record.face) {
+            Found::At(slot) => {
+                records.records[slot].set_out(record, entry.index);
                 return Ok(false);
             }
-            Found::Nowhere { last, len } => (last, len),
+            Found::Missing { last, len } => (last, len),
         };
         if e.outgoing.face == 0 {
             e.outgoing.set(record);
@@ -222,53 +234,61 @@ impl Pit {
             if len >= RECORDS_PER_ENTRY_MAX {
                 return Err(PitFull::Table);
             }
-            let place = records.append(&mut e.more_out, last).ok_or(PitFull::Table)?;
-            records.records[place].set_out(record, entry.index);
+            let slot = records.append(&mut e.out_chain, last).ok_or(PitFull::Table)?;
+            records.records[slot].set_out(record, entry.index);
         }
         faces.add_out(record.face);
         Ok(true)
     }
 
-    /// The entry's out-records; none when it has gone.
+    /// Returns the out-records of an entry; none if it no longer exists.
     #[inline]
     pub fn out_records(&self, entry: EntryRef) -> OutRecords<'_> {
         let (inline, link) = match self.entry(entry) {
-            Some(e) => ((e.outgoing.face != 0).then_some(&e.outgoing), e.more_out),
+            Some(e) => ((e.outgoing.face != 0).then_some(&e.outgoing), e.out_chain),
             None => (None, NONE),
         };
         OutRecords { inline, link, records: &self.records.records }
     }
 
-    /// A face's out-record.
+    /// Returns the out-record of a face.
     #[inline]
     pub fn out_record(&self, entry: EntryRef, face: FaceId) -> Option<OutRecord> {
         let e = self.entry(entry)?;
         if e.outgoing.face == face.bits() && face != FaceId::NONE {
             return Some(e.outgoing.record());
         }
-        match self.records.find(e.more_out, face) {
-            Found::At(place) => Some(self.records.records[place].to_out()),
-            Found::Nowhere { .. } => None,
+        match self.records.find(e.out_chain, face) {
+            Found::At(slot) => Some(self.records.records[slot].to_out()),
+            Found::Missing { .. } => None,
         }
     }
 
-    /// Changes a face's out-record, all but its face; false when there is none.
-    pub fn update_out(&mut self, entry: EntryRef, face: FaceId, change: impl FnOnce(&mut OutRecord)) -> bool {
+    /// Changes the out-record of a face (all fields but the face); returns whether it exists.
+    pub fn update_out(
+        &mut self,
+        entry: EntryRef,
+        face: FaceId,
+        change: impl FnOnce(&mut OutRecord),
+    ) -> bool {
         let Some(mut record) = self.out_record(entry, face) else { return false };
         change(&mut record);
-        // A record that is there is replaced in place, which needs no room.
+        // Replacing an existing record needs no space.
         self.upsert_out(entry, OutRecord { face, ..record }).is_ok()
     }
 
-    /// Removes a face's out-record; false when there is none.
+    /// Removes the out-record of a face; returns whether it existed.
     pub fn remove_out(&mut self, entry: EntryRef, face: FaceId) -> bool {
         let Pit { entries, records, faces, .. } = self;
-        let Some(e) = live(entries, self.shard, entry).filter(|_| face != FaceId::NONE) else { return false };
+        let Some(e) = live_entry(entries, self.shard, entry).filter(|_| face != FaceId::NONE)
+        else {
+            return false;
+        };
         let removed = if e.outgoing.face == face.bits() {
             e.outgoing.face = 0;
             true
         } else {
-            records.unlink(&mut e.more_out, face)
+            records.unlink(&mut e.out_chain, face)
         };
         if removed {
             faces.remove_out(face);
@@ -276,7 +296,7 @@ impl Pit {
         removed
     }
 
-    /// Ends all records of an entry that ends.
+    /// Removes all records of an entry.
     #[inline]
     pub(super) fn drop_records(&mut self, slot: u32) {
         let Pit { entries, records, faces, .. } = self;
@@ -287,31 +307,36 @@ impl Pit {
         if e.outgoing.face != 0 {
             faces.remove_out(FaceId::from_bits(core::mem::take(&mut e.outgoing.face)));
         }
-        let mut link = core::mem::take(&mut e.more_in);
+        let mut link = core::mem::take(&mut e.in_chain);
         while link != NONE {
             let Record { face, next, .. } = records.records[link as usize - 1];
             faces.remove_in(FaceId::from_bits(face));
-            records.give(link - 1);
+            records.release(link - 1);
             link = next;
         }
-        let mut link = core::mem::take(&mut e.more_out);
+        let mut link = core::mem::take(&mut e.out_chain);
         while link != NONE {
             let Record { face, next, .. } = records.records[link as usize - 1];
             faces.remove_out(FaceId::from_bits(face));
-            records.give(link - 1);
+            records.release(link - 1);
             link = next;
         }
     }
 }
 
-/// As `Pit::entry_mut`, where other parts of the table are borrowed too.
+/// Like `Pit::entry_mut`, for functions that borrow other parts of the table too.
 #[inline(always)]
-fn live(entries: &mut Lines<Entry>, shard: u8, reference: EntryRef) -> Option<&mut Entry> {
+fn live_entry(
+    entries: &mut MmapArray<Entry>,
+    shard: u8,
+    reference: EntryRef,
+) -> Option<&mut Entry> {
     let entry = entries.get_mut(reference.index as usize)?;
-    (entry.is_used() && entry.generation == reference.generation && reference.shard == shard).then_some(entry)
+    (entry.is_used() && entry.generation == reference.generation && reference.shard == shard)
+        .then_some(entry)
 }
 
-/// In-records of one entry, see [`Pit::in_records`].
+/// Iterator over the in-records of an entry: see [`Pit::in_records`].
 #[derive(Clone)]
 pub struct InRecords<'a> {
     inline: Option<&'a InlineIn>,
@@ -333,7 +358,7 @@ impl Iterator for InRecords<'_> {
     }
 }
 
-/// Out-records of one entry, see [`Pit::out_records`].
+/// Iterator over the out-records of an entry: see [`Pit::out_records`].
 #[derive(Clone)]
 pub struct OutRecords<'a> {
     inline: Option<&'a InlineOut>,

@@ -1,15 +1,11 @@
+//! Tests of fairness in a full PIT: which entry yields to a new Interest.
+
 use super::tests::{name, wire_of};
 use super::*;
+use crate::test_util::KEY;
 use crate::{FaceId, Peer, Scope};
 use nw_wire::Token;
 
-/// As good as a drawn one: thousands of names spread evenly.
-const KEY: HashKey = HashKey::new([
-    0x243f_6a88_85a3_08d3,
-    0x1319_8a2e_0370_7344,
-    0xa409_3822_299f_31d0,
-    0x082e_fa98_ec4e_6c89,
-]);
 const PEER: Peer = Peer::of_mac([1, 2, 3, 4, 5, 6]);
 
 fn face(number: u32) -> FaceId {
@@ -32,54 +28,71 @@ impl Bench {
         face(number)
     }
 
-    /// An Interest of another name and this length; an entry of another gives way if it must and if one does.
-    fn ask(&mut self, face: FaceId, len: usize, token: &[u8], is_management: bool) -> bool {
+    /// Inserts an Interest with a new name and this length; if the table is full, removes a victim
+    /// first. Returns whether it was inserted.
+    fn insert_or_evict(
+        &mut self,
+        face: FaceId,
+        len: usize,
+        token: &[u8],
+        is_management: bool,
+    ) -> bool {
         self.next += 1;
         let name = name(&format!("/x/{}", self.next));
-        let prefixes = Prefixes::of(&KEY, name.as_ref());
-        let ask =
-            Ask { name: name.as_ref(), prefixes: &prefixes, can_be_prefix: false, must_be_fresh: false };
-        let (wire, place, nonce_start) = wire_of(name.as_ref(), len);
+        let prefixes = PrefixHashes::of(&KEY, name.as_ref());
+        let key = InterestKey {
+            name: name.as_ref(),
+            prefixes: &prefixes,
+            can_be_prefix: false,
+            must_be_fresh: false,
+        };
+        let (wire, name_span, nonce_start) = wire_of(name.as_ref(), len);
         let token = Token::new(token).unwrap();
-        let asker = Asker { face, nonce: 1, expiry: Instant::from_millis(3_600_000), token: &token };
-        if self.pit.enter(&ask, &wire, place, nonce_start, &asker).is_ok() {
+        let downstream =
+            Downstream { face, nonce: 1, expiry: Timestamp::from_millis(3_600_000), token: &token };
+        if self.pit.get_or_insert(&key, &wire, name_span, nonce_start, &downstream).is_ok() {
             return true;
         }
-        let shortage = self.pit.shortage(&ask, wire.len()).expect("something is short");
-        let Some(victim) = self.pit.victim(shortage, &Claim { face, is_management, keep: None }) else {
+        let shortage = self.pit.shortage(&key, wire.len()).expect("a resource is exhausted");
+        let Some(victim) =
+            self.pit.select_victim(shortage, &Claim { face, is_management, keep: None })
+        else {
             return false;
         };
         assert!(self.pit.remove(victim));
-        self.pit.enter(&ask, &wire, place, nonce_start, &asker).is_ok()
+        self.pit.get_or_insert(&key, &wire, name_span, nonce_start, &downstream).is_ok()
     }
 
     fn fill(&mut self, faces: &[FaceId], interests: usize, len: usize, token: &[u8]) -> usize {
-        (0..interests).filter(|at| self.ask(faces[at % faces.len()], len, token, false)).count()
+        (0..interests)
+            .filter(|at| self.insert_or_evict(faces[at % faces.len()], len, token, false))
+            .count()
     }
 }
 
-/// Of each thing a flood uses up: entries, slots of every class but the first, records.
+/// One flood per resource: entries, slots of every class but the first, records.
 const FLOODS: [(usize, &[u8]); 5] = [(0, b""), (300, b""), (1500, b""), (8000, b""), (0, &[7; 32])];
 
 #[test]
-fn newcomers_with_less_get_room_from_a_peer_with_many_faces() {
+fn pit_full_flooding_peer_yields_to_lighter_faces() {
     for (len, token) in FLOODS {
         let mut bench = Bench::new(4096);
-        let flood: Vec<FaceId> = (0..500).map(|at| bench.add_face(at, Scope::NonLocal, PEER)).collect();
+        let flood: Vec<FaceId> =
+            (0..500).map(|at| bench.add_face(at, Scope::NonLocal, PEER)).collect();
         bench.fill(&flood, 6000, len, token);
         let bystanders: Vec<FaceId> =
             (500..510).map(|at| bench.add_face(at, Scope::NonLocal, Peer::UNKNOWN)).collect();
-        let few = if len == 8000 { 10 } else { 100 };
-        assert_eq!(bench.fill(&bystanders, few, len, token), few, "{len} {token:?}");
-        // The flood goes on, and takes nothing back.
+        let count = if len == 8000 { 10 } else { 100 };
+        assert_eq!(bench.fill(&bystanders, count, len, token), count, "{len} {token:?}");
+        // The flood continues and takes nothing back.
         bench.fill(&flood, 3000, len, token);
-        let left: usize = bystanders.iter().map(|face| bench.pit.face_in_records(*face)).sum();
-        assert!(left >= few * 95 / 100, "{left} of {few} are left, {len} {token:?}");
+        let kept: usize = bystanders.iter().map(|face| bench.pit.face_in_records(*face)).sum();
+        assert!(kept >= count * 95 / 100, "{kept} of {count} entries are kept, {len} {token:?}");
     }
 }
 
 #[test]
-fn two_faces_of_different_peers_share_and_a_third_gets_its_share() {
+fn pit_full_third_peer_gets_its_share() {
     let mut bench = Bench::new(4096);
     let flood = [0, 1].map(|at| bench.add_face(at, Scope::Local, Peer::UNKNOWN));
     bench.fill(&flood, 6000, 0, b"");
@@ -94,7 +107,7 @@ fn two_faces_of_different_peers_share_and_a_third_gets_its_share() {
 }
 
 #[test]
-fn a_face_of_the_peer_that_has_most_gets_room_from_its_siblings() {
+fn pit_full_heaviest_peer_shares_among_its_faces() {
     let mut bench = Bench::new(1024);
     let flood: Vec<FaceId> = (0..3).map(|at| bench.add_face(at, Scope::NonLocal, PEER)).collect();
     bench.fill(&flood, 1500, 0, b"");
@@ -104,121 +117,156 @@ fn a_face_of_the_peer_that_has_most_gets_room_from_its_siblings() {
 }
 
 #[test]
-fn local_faces_have_a_reserve_whatever_the_number_of_remote_peers() {
+fn pit_full_many_remote_peers_local_reserve_kept() {
     let mut bench = Bench::new(1024);
-    // Each has less than the local face will have.
-    let remote: Vec<FaceId> = (0..512).map(|at| bench.add_face(at, Scope::NonLocal, Peer::UNKNOWN)).collect();
+    // Each remote face has less than the local one will have.
+    let remote: Vec<FaceId> =
+        (0..512).map(|at| bench.add_face(at, Scope::NonLocal, Peer::UNKNOWN)).collect();
     bench.fill(&remote, 1024, 0, b"");
     let local = bench.add_face(600, Scope::Local, Peer::UNKNOWN);
     assert_eq!(bench.fill(&[local], 64, 0, b""), 64);
-    let stranger = bench.add_face(601, Scope::NonLocal, Peer::UNKNOWN);
-    assert!(bench.fill(&[stranger], 64, 0, b"") < 8, "no reserve, and its share is two");
+    let newcomer = bench.add_face(601, Scope::NonLocal, Peer::UNKNOWN);
+    assert!(bench.fill(&[newcomer], 64, 0, b"") < 8, "no reserve, and its share is two");
     bench.fill(&remote, 1024, 0, b"");
     assert!(bench.pit.face_in_records(local) >= 60);
 }
 
 #[test]
-fn management_finds_room_where_local_faces_hold_all() {
+fn pit_full_of_local_entries_management_is_admitted() {
     let mut bench = Bench::new(1024);
-    let local: Vec<FaceId> = (0..1024).map(|at| bench.add_face(at, Scope::Local, Peer::UNKNOWN)).collect();
+    let local: Vec<FaceId> =
+        (0..1024).map(|at| bench.add_face(at, Scope::Local, Peer::UNKNOWN)).collect();
     bench.fill(&local, 1024, 0, b"");
-    assert!(!bench.ask(local[0], 0, b"", false), "one with as many as all others gets no more");
-    assert!(bench.ask(local[0], 0, b"", true), "but may give commands");
+    assert!(
+        !bench.insert_or_evict(local[0], 0, b"", false),
+        "a face with as many entries as all others gets no more"
+    );
+    assert!(bench.insert_or_evict(local[0], 0, b"", true), "commands have priority");
     assert_eq!(bench.pit.len(), 1024);
-    // Not without end.
+    // The priority is limited.
     let mut one = Bench::new(256);
     let local = [0, 1].map(|at| one.add_face(at, Scope::Local, Peer::UNKNOWN));
     one.fill(&local, 400, 0, b"");
-    assert!(!one.ask(local[0], 0, b"", true));
+    assert!(!one.insert_or_evict(local[0], 0, b"", true));
 }
 
 #[test]
-fn what_waits_for_a_face_that_has_ended_gives_way_first() {
+fn pit_full_entries_of_ended_face_are_victims_first() {
     let mut bench = Bench::new(64);
-    let [gone, other] = [0, 1].map(|at| bench.add_face(at, Scope::Local, Peer::UNKNOWN));
-    bench.fill(&[gone], 4, 0, b"");
+    let [ended, other] = [0, 1].map(|at| bench.add_face(at, Scope::Local, Peer::UNKNOWN));
+    bench.fill(&[ended], 4, 0, b"");
     bench.fill(&[other], 60, 0, b"");
-    bench.pit.end_share(gone);
+    bench.pit.mark_face_ended(ended);
     assert_eq!(bench.fill(&[other], 4, 0, b""), 4);
-    assert_eq!((bench.pit.face_in_records(gone), bench.pit.face_in_records(other)), (0, 64));
+    assert_eq!((bench.pit.face_in_records(ended), bench.pit.face_in_records(other)), (0, 64));
 }
 
 #[test]
-fn an_entry_counts_for_the_lightest_face_that_waits_for_it() {
+fn victim_shared_entry_weighs_as_its_lightest_face() {
     let mut bench = Bench::new(32);
-    let [heavy, light, newcomer] = [0, 1, 2].map(|at| bench.add_face(at, Scope::NonLocal, Peer::UNKNOWN));
+    let [heavy, light, newcomer] =
+        [0, 1, 2].map(|at| bench.add_face(at, Scope::NonLocal, Peer::UNKNOWN));
     bench.fill(&[heavy], 32, 0, b"");
     let shared = bench.pit.entries().next().unwrap();
-    let record =
-        InRecord { face: light, nonce: 3, expiry: Instant::from_millis(9_000_000), token: Token::NONE };
+    let record = InRecord {
+        face: light,
+        nonce: 3,
+        expiry: Timestamp::from_millis(9_000_000),
+        token: Token::NONE,
+    };
     assert_eq!(bench.pit.upsert_in(shared, record), Ok(true));
     assert_eq!(bench.fill(&[newcomer], 15, 0, b""), 15);
     assert!(bench.pit.contains(shared));
 }
 
 #[test]
-fn faces_of_one_peer_that_crowd_an_entry_give_way_to_another() {
+fn record_victim_full_entry_is_face_of_heaviest_peer() {
     let mut bench = Bench::new(4096);
     let faces = RECORDS_PER_ENTRY_MAX as u32 + 1;
-    let flood: Vec<FaceId> = (0..faces).map(|at| bench.add_face(at, Scope::NonLocal, PEER)).collect();
+    let flood: Vec<FaceId> =
+        (0..faces).map(|at| bench.add_face(at, Scope::NonLocal, PEER)).collect();
     let other = bench.add_face(faces, Scope::NonLocal, Peer::UNKNOWN);
     bench.fill(&flood[..1], 1, 0, b"");
     let entry = bench.pit.entries().next().unwrap();
-    let record = |face| InRecord { face, nonce: 3, expiry: Instant::from_millis(1000), token: Token::NONE };
+    let record = |face| InRecord {
+        face,
+        nonce: 3,
+        expiry: Timestamp::from_millis(1000),
+        token: Token::NONE,
+    };
     let claim = |face| Claim { face, is_management: false, keep: Some(entry) };
-    assert_eq!(bench.pit.crowding_face(entry, &claim(other)), None, "there is room");
-    flood[1..].iter().for_each(|face| assert_eq!(bench.pit.upsert_in(entry, record(*face)), Ok(true)));
+    assert_eq!(bench.pit.record_victim(entry, &claim(other)), None, "there is space");
+    flood[1..]
+        .iter()
+        .for_each(|face| assert_eq!(bench.pit.upsert_in(entry, record(*face)), Ok(true)));
     assert_eq!(bench.pit.upsert_in(entry, record(other)), Err(PitFull::Table));
     bench.pit.set_peer(other, Peer::UNKNOWN);
-    // Sums by peer are added up now and then.
-    let face = (0..300).find_map(|_| bench.pit.crowding_face(entry, &claim(other))).expect("one gives way");
+    // Sums per peer are refreshed from time to time.
+    let face = (0..300)
+        .find_map(|_| bench.pit.record_victim(entry, &claim(other)))
+        .expect("one face yields");
     assert!(flood.contains(&face) && bench.pit.remove_in(entry, face));
     assert_eq!(bench.pit.upsert_in(entry, record(other)), Ok(true));
 }
 
 #[test]
-fn digests_of_one_name_give_way_to_another_peers() {
+fn victim_digest_shortage_is_entry_of_flooding_peer() {
     let mut bench = Bench::new(64);
     let [flood, other] = [0, 1].map(|at| bench.add_face(at, Scope::NonLocal, Peer::UNKNOWN));
-    let mut ask = |face: FaceId, octet: u8| {
-        let name = super::tests::with_digest(&name("/movie/1"), octet);
-        let prefixes = Prefixes::of(&KEY, name.as_ref());
-        let ask =
-            Ask { name: name.as_ref(), prefixes: &prefixes, can_be_prefix: false, must_be_fresh: false };
-        let (wire, place, nonce_start) = wire_of(name.as_ref(), 0);
-        let asker = Asker { face, nonce: 1, expiry: Instant::from_millis(1000), token: &Token::NONE };
-        if bench.pit.enter(&ask, &wire, place, nonce_start, &asker).is_ok() {
+    let mut insert = |face: FaceId, byte: u8| {
+        let name = super::tests::with_digest(&name("/movie/1"), byte);
+        let prefixes = PrefixHashes::of(&KEY, name.as_ref());
+        let key = InterestKey {
+            name: name.as_ref(),
+            prefixes: &prefixes,
+            can_be_prefix: false,
+            must_be_fresh: false,
+        };
+        let (wire, name_span, nonce_start) = wire_of(name.as_ref(), 0);
+        let downstream = Downstream {
+            face,
+            nonce: 1,
+            expiry: Timestamp::from_millis(1000),
+            token: &Token::NONE,
+        };
+        if bench.pit.get_or_insert(&key, &wire, name_span, nonce_start, &downstream).is_ok() {
             return true;
         }
-        let shortage = bench.pit.shortage(&ask, wire.len());
+        let shortage = bench.pit.shortage(&key, wire.len());
         assert!(matches!(shortage, Some(Shortage::Digests(_))), "{shortage:?}");
         let claim = Claim { face, is_management: false, keep: None };
-        let Some(victim) = bench.pit.victim(shortage.unwrap(), &claim) else { return false };
-        bench.pit.remove(victim) && bench.pit.enter(&ask, &wire, place, nonce_start, &asker).is_ok()
+        let Some(victim) = bench.pit.select_victim(shortage.unwrap(), &claim) else { return false };
+        bench.pit.remove(victim)
+            && bench.pit.get_or_insert(&key, &wire, name_span, nonce_start, &downstream).is_ok()
     };
-    assert!((0..DIGESTS_PER_NAME_MAX as u8).all(|octet| ask(flood, octet)));
-    assert!(!ask(flood, 100));
-    assert!(ask(other, 101));
+    assert!((0..DIGESTS_PER_NAME_MAX as u8).all(|byte| insert(flood, byte)));
+    assert!(!insert(flood, 100));
+    assert!(insert(other, 101));
 }
 
 #[test]
-fn pressure_is_that_of_the_fullest_part() {
+fn pressure_partly_full_is_that_of_fullest_part() {
     for (len, token) in FLOODS {
         let mut bench = Bench::new(4096);
         let face = bench.add_face(0, Scope::NonLocal, Peer::UNKNOWN);
         assert_eq!(bench.pit.pressure(), 0);
         bench.fill(&[face], 6000, len, token);
         assert_eq!(bench.pit.pressure(), 8, "{len} {token:?}");
-        assert!(bench.pit.is_pressed(8));
+        assert!(bench.pit.pressure_reaches(8));
     }
     let mut deep = Bench::new(4096);
     for components in 40..40 + DEEP_LENGTHS_MAX / 2 {
         let name = super::tests::deep(components);
-        let prefixes = Prefixes::of(&KEY, name.as_ref());
-        let ask = Ask { name: name.as_ref(), prefixes: &prefixes, can_be_prefix: true, must_be_fresh: false };
-        let (wire, place, nonce_start) = wire_of(name.as_ref(), 0);
-        deep.pit.find_or_insert(&ask, &wire, place, nonce_start).unwrap();
+        let prefixes = PrefixHashes::of(&KEY, name.as_ref());
+        let key = InterestKey {
+            name: name.as_ref(),
+            prefixes: &prefixes,
+            can_be_prefix: true,
+            must_be_fresh: false,
+        };
+        let (wire, name_span, nonce_start) = wire_of(name.as_ref(), 0);
+        deep.pit.get_or_insert_bare(&key, &wire, name_span, nonce_start).unwrap();
     }
     assert_eq!(deep.pit.pressure(), 4);
-    assert!(deep.pit.is_pressed(4) && !deep.pit.is_pressed(5));
+    assert!(deep.pit.pressure_reaches(4) && !deep.pit.pressure_reaches(5));
 }

@@ -1,27 +1,31 @@
-//! The timer: two wheels of lists linked through the entries. Setting, moving and cancelling cost a few links, whatever is pending.
+//! The timer: a hierarchical timing wheel with two levels of lists, linked through the entries.
+//! Setting, changing and cancelling a timer changes a few links, however many entries exist.
 //!
-//! Ticks are 2^22 ns (4.2 ms). The first wheel has a list for each of the next 4096 ticks (17 s), the second one for each of the 4095
-//! rounds of the first after this one (19 h); what is further ahead waits in the last of them and is looked at again there. An entry
-//! stands under the first tick that begins at or after its moment, so it is never given early, and at most a tick late.
+//! Ticks are 2^22 ns (4.2 ms). The near wheel has a list for each of the next 4096 ticks (17 s),
+//! the far wheel one for each of the next 4095 rounds of the near wheel (19 h). An entry that
+//! expires later is in the last list of the far wheel and is sorted again there.
+//!
+//! Main invariant: an entry is in the list of the first tick that begins at or after its expiry, so
+//! it is never popped early and at most one tick late.
 
 use super::entry::{Entry, NONE};
-use crate::Instant;
+use crate::Timestamp;
 use crate::memory::prefetch_value;
 
 const TICK_SHIFT: u32 = 22;
 const LISTS_SHIFT: u32 = 12;
 const LISTS: u64 = 1 << LISTS_SHIFT;
-/// Entries whose moment had passed when it was set.
+/// The list of entries with a time that had passed when it was set.
 const DUE: u32 = 2 * LISTS as u32;
-/// In `prev`: the entry is the first of the list that the lower bits name.
+/// Flag in `prev`: the entry is the first of the list given by the lower bits.
 const FIRST_OF: u32 = 1 << 31;
-/// Entries moved from the second wheel to the first in one call, at most.
+/// The maximum number of entries moved from the far to the near wheel per call.
 const MOVES_MAX: usize = 64;
 
-/// Which lists of a wheel have entries.
+/// The lists of a wheel that have entries: one bit each.
 struct Occupied {
     words: [u64; (LISTS / 64) as usize],
-    /// Which words are not zero.
+    /// One bit per word that is not zero.
     summary: u64,
 }
 
@@ -45,40 +49,40 @@ impl Occupied {
         }
     }
 
-    /// How many lists after `from`, in a circle, the first one with entries is.
+    /// Returns the number of lists from `from` on, wrapping around, to the first one with entries.
     #[inline]
     fn distance(&self, from: u64) -> Option<u64> {
         let from = from & (LISTS - 1);
         let word = (from / 64) as usize;
-        let here = self.words[word] >> (from % 64);
-        if here != 0 {
-            return Some(u64::from(here.trailing_zeros()));
+        let word_bits = self.words[word] >> (from % 64);
+        if word_bits != 0 {
+            return Some(u64::from(word_bits.trailing_zeros()));
         }
-        let behind = u64::MAX << word << 1;
-        let word = match (self.summary & behind, self.summary & !behind) {
+        let higher_words = u64::MAX << word << 1;
+        let word = match (self.summary & higher_words, self.summary & !higher_words) {
             (0, 0) => return None,
             (0, before) => before.trailing_zeros(),
-            (after, _) => after.trailing_zeros(),
+            (higher, _) => higher.trailing_zeros(),
         };
         let list = u64::from(word) * 64 + u64::from(self.words[word as usize].trailing_zeros());
         Some(list.wrapping_sub(from) & (LISTS - 1))
     }
 }
 
-/// See the module.
+/// The timer wheel: see the module.
 pub(super) struct Wheel {
-    /// First entry of each list, slot plus one: the first wheel's, the second's, [`DUE`].
-    firsts: Vec<u32>,
+    /// The first entry of each list, slot plus one: near lists, far lists, [`DUE`].
+    heads: Vec<u32>,
     near: Occupied,
     far: Occupied,
-    /// No entry stands under a tick before this one, but for those in [`DUE`].
+    /// No entry has an earlier tick, except for those in [`DUE`].
     current: u64,
 }
 
 impl Wheel {
     pub fn new() -> Self {
         Wheel {
-            firsts: vec![NONE; DUE as usize + 1],
+            heads: vec![NONE; DUE as usize + 1],
             near: Occupied::new(),
             far: Occupied::new(),
             current: 0,
@@ -86,12 +90,12 @@ impl Wheel {
     }
 
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&self.firsts[..]) + size_of::<Self>()
+        size_of_val(&self.heads[..]) + size_of::<Self>()
     }
 
-    /// Sets or moves the moment of an entry.
+    /// Sets or changes the time of an entry.
     #[inline(always)]
-    pub fn arm(&mut self, entries: &mut [Entry], slot: u32, at: Instant) {
+    pub fn arm(&mut self, entries: &mut [Entry], slot: u32, at: Timestamp) {
         let entry = &mut entries[slot as usize];
         let tick = tick_at_or_after(at.as_nanos());
         let armed = entry.is_armed();
@@ -106,16 +110,16 @@ impl Wheel {
         self.link(entries, slot, self.list_of(tick));
     }
 
-    /// Sets the moment of an entry that has none.
+    /// Sets the time of an entry that has none.
     #[inline(always)]
-    pub fn start(&mut self, entries: &mut [Entry], slot: u32, at: Instant) {
+    pub fn arm_new(&mut self, entries: &mut [Entry], slot: u32, at: Timestamp) {
         let entry = &mut entries[slot as usize];
         debug_assert!(!entry.is_armed());
         entry.expiry = at.as_nanos();
         self.link(entries, slot, self.list_of(tick_at_or_after(at.as_nanos())));
     }
 
-    /// Cancels the moment of an entry, if it has one.
+    /// Cancels the timer of an entry, if it is set.
     #[inline]
     pub fn disarm(&mut self, entries: &mut [Entry], slot: u32) {
         if entries[slot as usize].is_armed() {
@@ -123,23 +127,24 @@ impl Wheel {
         }
     }
 
-    /// See `Pit::next_expiry`.
+    /// Returns the start of the first tick with entries: see `Pit::next_expiry`.
     #[inline]
-    pub fn next_expiry(&self) -> Option<Instant> {
-        if self.firsts[DUE as usize] != NONE {
-            return Some(Instant::START);
+    pub fn next_expiry(&self) -> Option<Timestamp> {
+        if self.heads[DUE as usize] != NONE {
+            return Some(Timestamp::START);
         }
         let tick = match (self.first_near(), self.first_far()) {
             (Some(near), Some(far)) => near.min(far),
             (near, far) => near.or(far)?,
         };
-        Some(Instant::from_nanos(tick.saturating_mul(1 << TICK_SHIFT)))
+        Some(Timestamp::from_nanos(tick.saturating_mul(1 << TICK_SHIFT)))
     }
 
-    /// Takes an entry whose tick has begun, and tells the slot of the one likely to follow.
+    /// Removes an entry with a tick that has begun; returns it and the entry likely to be popped
+    /// next.
     #[inline]
-    pub fn pop(&mut self, entries: &mut [Entry], now: Instant) -> Option<(u32, Option<u32>)> {
-        if self.firsts[DUE as usize] != NONE {
+    pub fn pop(&mut self, entries: &mut [Entry], now: Timestamp) -> Option<(u32, Option<u32>)> {
+        if self.heads[DUE as usize] != NONE {
             return Some(self.pop_first(entries, DUE));
         }
         let now_tick = now.as_nanos() >> TICK_SHIFT;
@@ -148,9 +153,13 @@ impl Wheel {
             match self.first_far() {
                 Some(far) if far <= now_tick && near.is_none_or(|near| far <= near) => {
                     self.current = self.current.max(far);
-                    let (slot, _) =
-                        self.pop_first(entries, (LISTS + ((far >> LISTS_SHIFT) & (LISTS - 1))) as u32);
-                    self.link(entries, slot, self.list_of(tick_at_or_after(entries[slot as usize].expiry)));
+                    let (slot, _) = self
+                        .pop_first(entries, (LISTS + ((far >> LISTS_SHIFT) & (LISTS - 1))) as u32);
+                    self.link(
+                        entries,
+                        slot,
+                        self.list_of(tick_at_or_after(entries[slot as usize].expiry)),
+                    );
                 }
                 _ => match near {
                     Some(tick) if tick <= now_tick => {
@@ -167,7 +176,7 @@ impl Wheel {
         None
     }
 
-    /// Asks for the entries that cancelling this one would change.
+    /// Prefetches the entries that cancelling this one would change.
     #[inline]
     pub fn prefetch(&self, entries: &[Entry], entry: &Entry) {
         if entry.prev != NONE && entry.prev & FIRST_OF == 0 {
@@ -178,18 +187,20 @@ impl Wheel {
         }
     }
 
+    /// Returns the tick of the first non-empty near list.
     #[inline]
     fn first_near(&self) -> Option<u64> {
         self.near.distance(self.current).map(|ticks| self.current + ticks)
     }
 
-    /// When the first list of the second wheel with entries must be moved to the first wheel.
+    /// Returns the tick at which the first non-empty far list must be moved to the near wheel.
     #[inline]
     fn first_far(&self) -> Option<u64> {
         let round = self.current >> LISTS_SHIFT;
         self.far.distance(round).map(|rounds| (round + rounds) << LISTS_SHIFT)
     }
 
+    /// Returns the list for an entry with this tick.
     #[inline]
     fn list_of(&self, tick: u64) -> u32 {
         if tick < self.current {
@@ -202,9 +213,10 @@ impl Wheel {
         }
     }
 
+    /// Adds an entry to a list, as its first.
     #[inline(always)]
     fn link(&mut self, entries: &mut [Entry], slot: u32, list: u32) {
-        let first = core::mem::replace(&mut self.firsts[list as usize], slot + 1);
+        let first = core::mem::replace(&mut self.heads[list as usize], slot + 1);
         let entry = &mut entries[slot as usize];
         entry.prev = FIRST_OF | list;
         entry.next = first;
@@ -217,6 +229,7 @@ impl Wheel {
         }
     }
 
+    /// Removes an entry from its list.
     #[inline(always)]
     fn unlink(&mut self, entries: &mut [Entry], slot: u32) {
         let entry = &mut entries[slot as usize];
@@ -229,7 +242,7 @@ impl Wheel {
             return;
         }
         let list = prev & !FIRST_OF;
-        self.firsts[list as usize] = next;
+        self.heads[list as usize] = next;
         if next == NONE && list != DUE {
             if u64::from(list) < LISTS {
                 self.near.clear(list as usize);
@@ -239,14 +252,15 @@ impl Wheel {
         }
     }
 
-    /// Takes the first of a list that has entries.
+    /// Removes the first entry of a non-empty list.
     #[inline]
     fn pop_first(&mut self, entries: &mut [Entry], list: u32) -> (u32, Option<u32>) {
-        let slot = self.firsts[list as usize] - 1;
+        let slot = self.heads[list as usize] - 1;
         self.unlink(entries, slot);
-        let next = self.firsts[list as usize].checked_sub(1);
+        let next = self.heads[list as usize].checked_sub(1);
         if let Some(next) = next {
-            // The one after the next: a whole tick's entries are often given in a row, and were last touched seconds ago.
+            // Prefetch the one after the next: the entries of a tick are often popped in a row and
+            // were last touched seconds ago.
             let after = entries[next as usize].next;
             if after != NONE
                 && let Some(entry) = entries.get(after as usize - 1)
@@ -273,20 +287,20 @@ fn prefetch_line_0(entries: &[Entry], link: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Lines;
+    use crate::memory::MmapArray;
 
     const TICK: u64 = 1 << TICK_SHIFT;
 
-    fn at(tick: u64) -> Instant {
-        Instant::from_nanos(tick * TICK)
+    fn at(tick: u64) -> Timestamp {
+        Timestamp::from_nanos(tick * TICK)
     }
 
-    fn drain(wheel: &mut Wheel, entries: &mut [Entry], now: Instant) -> Vec<u32> {
+    fn drain(wheel: &mut Wheel, entries: &mut [Entry], now: Timestamp) -> Vec<u32> {
         let mut slots = Vec::new();
         loop {
             match wheel.pop(entries, now) {
                 Some((slot, _)) => slots.push(slot),
-                // Moving far entries is bounded per call: go on until it is done.
+                // Moves from the far wheel are bounded per call: continue until done.
                 None if wheel.next_expiry().is_some_and(|next| next <= now) => {}
                 None => break,
             }
@@ -296,42 +310,42 @@ mod tests {
     }
 
     #[test]
-    fn never_early_and_at_most_a_tick_late() {
-        let (mut wheel, mut entries) = (Wheel::new(), Lines::<Entry>::new(8));
-        let moment = Instant::from_nanos(10 * TICK + 1);
+    fn wheel_pop_is_never_early_and_at_most_a_tick_late() {
+        let (mut wheel, mut entries) = (Wheel::new(), MmapArray::<Entry>::new(8));
+        let moment = Timestamp::from_nanos(10 * TICK + 1);
         wheel.arm(&mut entries, 0, moment);
         assert_eq!(wheel.next_expiry(), Some(at(11)));
-        assert_eq!(wheel.pop(&mut entries, Instant::from_nanos(11 * TICK - 1)), None);
+        assert_eq!(wheel.pop(&mut entries, Timestamp::from_nanos(11 * TICK - 1)), None);
         assert_eq!(wheel.next_expiry(), Some(at(11)));
         assert_eq!(wheel.pop(&mut entries, at(11)), Some((0, None)));
         assert_eq!(wheel.next_expiry(), None);
         assert!(!entries[0].is_armed());
-        // On a tick's border it is exact.
+        // At the start of a tick the expiry is exact.
         wheel.arm(&mut entries, 0, at(20));
         assert_eq!(wheel.pop(&mut entries, at(20)), Some((0, None)));
     }
 
     #[test]
-    fn a_moment_that_has_passed_is_due_at_once() {
-        let (mut wheel, mut entries) = (Wheel::new(), Lines::<Entry>::new(8));
+    fn wheel_past_expiry_is_due_at_once() {
+        let (mut wheel, mut entries) = (Wheel::new(), MmapArray::<Entry>::new(8));
         assert_eq!(wheel.pop(&mut entries, at(1000)), None);
         wheel.arm(&mut entries, 3, at(1000));
         wheel.arm(&mut entries, 4, at(1));
-        assert_eq!(wheel.next_expiry(), Some(Instant::START));
-        // Even for a clock that stands still, or goes back.
+        assert_eq!(wheel.next_expiry(), Some(Timestamp::START));
+        // Even if the clock stands still or jumps back.
         assert_eq!(drain(&mut wheel, &mut entries, at(999)), [3, 4]);
         assert_eq!(wheel.next_expiry(), None);
     }
 
     #[test]
-    fn moves_earlier_later_and_within_a_tick() {
-        let (mut wheel, mut entries) = (Wheel::new(), Lines::<Entry>::new(8));
+    fn wheel_rearmed_entry_moves() {
+        let (mut wheel, mut entries) = (Wheel::new(), MmapArray::<Entry>::new(8));
         wheel.arm(&mut entries, 0, at(50));
         wheel.arm(&mut entries, 1, at(50));
         wheel.arm(&mut entries, 2, at(50));
         wheel.arm(&mut entries, 1, at(40));
         wheel.arm(&mut entries, 0, at(60));
-        wheel.arm(&mut entries, 2, Instant::from_nanos(50 * TICK - 5));
+        wheel.arm(&mut entries, 2, Timestamp::from_nanos(50 * TICK - 5));
         assert_eq!(wheel.next_expiry(), Some(at(40)));
         assert_eq!(drain(&mut wheel, &mut entries, at(45)), [1]);
         assert_eq!(drain(&mut wheel, &mut entries, at(55)), [2]);
@@ -340,29 +354,29 @@ mod tests {
     }
 
     #[test]
-    fn cancelling_unlinks_first_middle_and_last() {
-        for gone in 0..3 {
-            let (mut wheel, mut entries) = (Wheel::new(), Lines::<Entry>::new(8));
+    fn wheel_disarm_any_position_unlinks() {
+        for removed in 0..3 {
+            let (mut wheel, mut entries) = (Wheel::new(), MmapArray::<Entry>::new(8));
             (0..3).for_each(|slot| wheel.arm(&mut entries, slot, at(7)));
-            wheel.disarm(&mut entries, gone);
-            wheel.disarm(&mut entries, gone);
-            let left: Vec<u32> = (0..3).filter(|slot| *slot != gone).collect();
-            assert_eq!(drain(&mut wheel, &mut entries, at(7)), left);
+            wheel.disarm(&mut entries, removed);
+            wheel.disarm(&mut entries, removed);
+            let remaining: Vec<u32> = (0..3).filter(|slot| *slot != removed).collect();
+            assert_eq!(drain(&mut wheel, &mut entries, at(7)), remaining);
             assert_eq!(wheel.next_expiry(), None);
         }
-        let (mut wheel, mut entries) = (Wheel::new(), Lines::<Entry>::new(1));
+        let (mut wheel, mut entries) = (Wheel::new(), MmapArray::<Entry>::new(1));
         wheel.arm(&mut entries, 0, at(9));
         wheel.disarm(&mut entries, 0);
         assert_eq!(wheel.next_expiry(), None);
     }
 
     #[test]
-    fn hours_and_days_ahead() {
-        let (mut wheel, mut entries) = (Wheel::new(), Lines::<Entry>::new(8));
-        let hours = |hours: u64| Instant::from_millis(hours * 3_600_000);
-        let moments = [hours(1), hours(18), hours(20), hours(50), Instant::NEVER];
+    fn wheel_far_expiry_is_popped_in_time() {
+        let (mut wheel, mut entries) = (Wheel::new(), MmapArray::<Entry>::new(8));
+        let hours = |hours: u64| Timestamp::from_millis(hours * 3_600_000);
+        let moments = [hours(1), hours(18), hours(20), hours(50), Timestamp::NEVER];
         (0..5).for_each(|slot| wheel.arm(&mut entries, slot as u32, moments[slot]));
-        let (mut now, mut wakes, mut given) = (Instant::START, 0, Vec::new());
+        let (mut now, mut wakes, mut given) = (Timestamp::START, 0, Vec::new());
         while let Some(next) = wheel.next_expiry().filter(|next| *next <= hours(51)) {
             now = now.max(next);
             wakes += 1;
@@ -375,30 +389,34 @@ mod tests {
             }
         }
         assert_eq!(given, [0, 1, 2, 3]);
-        assert!(wakes < 20, "an idle router slept through: {wakes} wakes");
+        assert!(wakes < 20, "an idle router rarely wakes: {wakes} times");
     }
 
     #[test]
-    fn a_clock_that_jumps_gives_all_and_loses_none() {
-        let (mut wheel, mut entries) = (Wheel::new(), Lines::<Entry>::new(1000));
+    fn wheel_clock_jump_pops_all() {
+        let (mut wheel, mut entries) = (Wheel::new(), MmapArray::<Entry>::new(1000));
         for slot in 0..1000_u64 {
             wheel.arm(&mut entries, slot as u32, at(slot * 37));
         }
-        assert_eq!(drain(&mut wheel, &mut entries, at(999 * 37 - 1)), (0..999).collect::<Vec<u32>>());
+        assert_eq!(
+            drain(&mut wheel, &mut entries, at(999 * 37 - 1)),
+            (0..999).collect::<Vec<u32>>()
+        );
         assert_eq!(drain(&mut wheel, &mut entries, at(1 << 30)), [999]);
         wheel.arm(&mut entries, 5, at((1 << 30) + 2));
         assert_eq!(wheel.next_expiry(), Some(at((1 << 30) + 2)));
-        assert_eq!(drain(&mut wheel, &mut entries, Instant::NEVER), [5]);
+        assert_eq!(drain(&mut wheel, &mut entries, Timestamp::NEVER), [5]);
     }
 
     #[test]
-    fn work_per_call_is_bounded_when_many_are_far() {
-        let (mut wheel, mut entries) = (Wheel::new(), Lines::<Entry>::new(1000));
+    fn wheel_many_far_entries_moves_per_call_bounded() {
+        let (mut wheel, mut entries) = (Wheel::new(), MmapArray::<Entry>::new(1000));
         let moment = at(3 * LISTS + 100);
         (0..1000).for_each(|slot| wheel.arm(&mut entries, slot, moment));
         let now = at(3 * LISTS);
         assert_eq!(wheel.pop(&mut entries, now), None);
-        let moved = (0..1000).filter(|slot| wheel.list_of(0) == DUE && entries[*slot].next == NONE).count();
+        let moved =
+            (0..1000).filter(|slot| wheel.list_of(0) == DUE && entries[*slot].next == NONE).count();
         assert!(moved <= 2, "lists have one end each");
         let mut calls = 1;
         while wheel.next_expiry().is_some_and(|next| next <= now) {
@@ -411,13 +429,16 @@ mod tests {
     }
 
     #[test]
-    fn occupied_lists_are_found_around_the_circle() {
+    fn occupied_distance_wraps_around() {
         let mut occupied = Occupied::new();
         assert_eq!(occupied.distance(5), None);
         for list in [0, 63, 64, 4095] {
             occupied.set(list);
             for from in 0..LISTS {
-                assert_eq!(occupied.distance(from), Some((list as u64).wrapping_sub(from) & (LISTS - 1)));
+                assert_eq!(
+                    occupied.distance(from),
+                    Some((list as u64).wrapping_sub(from) & (LISTS - 1))
+                );
                 assert_eq!(occupied.distance(from + 3 * LISTS), occupied.distance(from));
             }
             occupied.clear(list);

@@ -182,7 +182,9 @@ impl Peer {
                     && (destination.ip(), destination.port()) == (own.ip(), own.port());
                 is_ours.then(|| &bytes[payload])
             }
-            (Peer::Ethernet(peer), Body::Ndn(start)) if seen.source == peer && seen.vlan.is_none() => {
+            (Peer::Ethernet(peer), Body::Ndn(start))
+                if seen.source == peer && seen.vlan.is_none() =>
+            {
                 let payload = &bytes[start..];
                 Some(&payload[..packet_len(payload)])
             }
@@ -222,14 +224,20 @@ fn resolve_path(
 ) -> Result<(SocketAddr, Mac, UdpSocket), XdpTrafficError> {
     let mut routes = Routes::watch().map_err(xdp::OpenError::Watch)?;
     let scope = if let SocketAddr::V6(v6) = to { v6.scope_id() } else { 0 };
-    let (by, source, neighbour) = routes.way(to.ip(), scope).ok_or(XdpTrafficError::NoWay(to.ip()))?;
+    let (by, source, neighbour) =
+        routes.next_hop(to.ip(), scope).ok_or(XdpTrafficError::NoWay(to.ip()))?;
     if by != interface.index {
         let interfaces = Interfaces::watch().map_err(xdp::OpenError::Watch)?;
         let by = interfaces.get(by).map_or_else(|| by.to_string().into(), |by| by.name.clone());
-        return Err(XdpTrafficError::OtherInterface { to: to.ip(), by, interface: interface.name.clone() });
+        return Err(XdpTrafficError::OtherInterface {
+            to: to.ip(),
+            by,
+            interface: interface.name.clone(),
+        });
     }
     // Bound to this address only, so that the port stays free on the others.
-    let socket = UdpSocket::bind(scoped(SocketAddr::new(source, 0), by)).map_err(XdpTrafficError::Socket)?;
+    let socket =
+        UdpSocket::bind(scoped(SocketAddr::new(source, 0), by)).map_err(XdpTrafficError::Socket)?;
     let own = SocketAddr::new(source, socket.local_addr().map_err(XdpTrafficError::Socket)?.port());
     let from = Instant::now();
     loop {
@@ -240,13 +248,16 @@ fn resolve_path(
             return Err(XdpTrafficError::Interrupted);
         }
         if from.elapsed() > NEIGHBOUR_TIMEOUT {
-            return Err(XdpTrafficError::NoNeighbour { to: to.ip(), interface: interface.name.clone() });
+            return Err(XdpTrafficError::NoNeighbour {
+                to: to.ip(),
+                interface: interface.name.clone(),
+            });
         }
         // A missing neighbour shows as an error here; the loop tries again until the timeout.
         let _ = socket.send_to(&IDLE_PACKET, to);
         let mut readable = [PollFd::new(&routes.socket, PollFlags::IN)];
         let _ = poll(&mut readable, Some(&Timespec { tv_sec: 0, tv_nsec: 100_000_000 }));
-        let _ = routes.take_news();
+        let _ = routes.process_events();
     }
 }
 
@@ -260,7 +271,9 @@ mod tests {
             Received::Reply(Reply::Data { name, len, is_marked }) => {
                 format!("data {name} {len} {is_marked}")
             }
-            Received::Reply(Reply::Nack { name, reason }) => format!("nack {name} {}", reason.as_str()),
+            Received::Reply(Reply::Nack { name, reason }) => {
+                format!("nack {name} {}", reason.as_str())
+            }
             Received::Fragment => "fragment".into(),
             Received::Ignored => "ignored".into(),
             Received::Invalid => "invalid".into(),
@@ -289,7 +302,8 @@ mod tests {
         assert_eq!(describe(&wrapped(nack, &interest)), format!("nack {name} NoRoute"));
         assert_eq!(describe(&interest), "ignored", "a generator answers no Interests");
         assert_eq!(describe(&IDLE_PACKET), "ignored");
-        let fragment = LpHeader { sequence: Some(1), fragment: Some((0, 2)), ..LpHeader::default() };
+        let fragment =
+            LpHeader { sequence: Some(1), fragment: Some((0, 2)), ..LpHeader::default() };
         assert_eq!(describe(&wrapped(fragment, &data[..20])), "fragment");
         for cut in [0, 1, 5, data.len() - 1] {
             assert_eq!(describe(&data[..cut]), "invalid");
@@ -303,18 +317,32 @@ mod tests {
         let macs = (Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]));
         let of = |from, to| {
             let mut frame = vec![0; 200];
-            let len =
-                frame::Heads::new(macs, from, to).unwrap().write([b"\x06\x01", b"x"], 0, &mut frame).unwrap();
+            let len = frame::Heads::new(macs, from, to)
+                .unwrap()
+                .write([b"\x06\x01", b"x"], 0, &mut frame)
+                .unwrap();
             frame.truncate(len);
             frame
         };
         let udp = Peer::Udp { peer, own };
         assert_eq!(udp.link_packet(&of(peer, own), 3), Some(&b"\x06\x01x"[..]));
-        assert_eq!(udp.link_packet(&of(address("192.0.2.3:6363"), own), 3), None, "from another peer");
-        assert_eq!(udp.link_packet(&of(peer, address("192.0.2.1:5001")), 3), None, "to another port");
+        assert_eq!(
+            udp.link_packet(&of(address("192.0.2.3:6363"), own), 3),
+            None,
+            "from another peer"
+        );
+        assert_eq!(
+            udp.link_packet(&of(peer, address("192.0.2.1:5001")), 3),
+            None,
+            "to another port"
+        );
         let mut padded = vec![0xaa; 60];
         let len = frame::Head::new(macs, 0).write([b"\x06\x01", b"x"], &mut padded).unwrap();
-        assert_eq!(Peer::Ethernet(macs.0).link_packet(&padded, 3), Some(&b"\x06\x01x"[..]), "{len}");
+        assert_eq!(
+            Peer::Ethernet(macs.0).link_packet(&padded, 3),
+            Some(&b"\x06\x01x"[..]),
+            "{len}"
+        );
         assert_eq!(Peer::Ethernet(macs.1).link_packet(&padded, 3), None);
         assert_eq!(udp.link_packet(&padded, 3), None);
     }

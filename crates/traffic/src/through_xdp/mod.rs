@@ -115,8 +115,10 @@ pub enum XdpTrafficError {
 
 fn advice_for(len: usize, len_max: usize, payload: usize) -> String {
     match (len_max + payload).checked_sub(len) {
-        Some(payload_max) => format!("give --payload {payload_max} or less at both ends, or raise the MTU"),
-        None => "raise the MTU, or make names shorter".into(),
+        Some(payload_max) => {
+            format!("give --payload {payload_max} or less at both ends, or raise the MTU")
+        }
+        None => "raise the MTU, or make names advice_for".into(),
     }
 }
 
@@ -173,9 +175,10 @@ mod tests {
                 .to_string()
         };
         assert!(
-            error_for(1600, 1424, 1500)
-                .ends_with("leaves 1424: give --payload 1324 or less at both ends, or raise the MTU")
+            error_for(1600, 1424, 1500).ends_with(
+                "leaves 1424: give --payload 1324 or less at both ends, or raise the MTU"
+            )
         );
-        assert!(error_for(1600, 20, 1500).ends_with("make names shorter"));
+        assert!(error_for(1600, 20, 1500).ends_with("make names advice_for"));
     }
 }

@@ -58,7 +58,7 @@ struct Answer {
 /// Outcome of a received frame.
 enum FrameOutcome {
     /// An Interest, for which an answer is ready.
-    Answered,
+    AnswerCounters,
     /// A fragment of a packet.
     Fragment,
     /// A packet that needs no answer.
@@ -102,12 +102,16 @@ impl XdpSink {
     ///
     /// # Errors
     /// If the interface is removed or set down.
-    pub fn serve(&mut self, answered: &AnswerCounters, stop: &AtomicBool) -> Result<(), XdpTrafficError> {
+    pub fn serve(
+        &mut self,
+        answered: &AnswerCounters,
+        stop: &AtomicBool,
+    ) -> Result<(), XdpTrafficError> {
         let mut checked_at = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             if checked_at.elapsed() >= STOP_LATENCY {
                 checked_at = Instant::now();
-                if self.interfaces.take_news().map_err(interface_gone(&self.port))? {
+                if self.interfaces.process_events().map_err(interface_gone(&self.port))? {
                     self.update_addresses()?;
                 }
             }
@@ -130,7 +134,8 @@ impl XdpSink {
         let now = now.ok_or(Errno::NODEV).map_err(interface_gone(&self.port))?;
         self.port.interface.addresses.clone_from(&now.addresses);
         let addresses: Vec<IpAddr> = now.addresses.iter().copied().collect();
-        let refused = |why| OpenError::Refused { interface: now.name.clone(), why: XdpError::Steering(why) };
+        let refused =
+            |why| OpenError::Refused { interface: now.name.clone(), why: XdpError::Steering(why) };
         Ok(self.port.set_destinations(&addresses).map_err(refused)?)
     }
 
@@ -143,7 +148,7 @@ impl XdpSink {
         port.queues[queue].receive(FRAMES, |bytes| {
             came += 1;
             match batch.take(bytes, own, interface, sink) {
-                FrameOutcome::Answered | FrameOutcome::Ignored => {}
+                FrameOutcome::AnswerCounters | FrameOutcome::Ignored => {}
                 FrameOutcome::Fragment => *pieces += 1,
                 FrameOutcome::Foreign => others += 1,
             }
@@ -192,7 +197,8 @@ impl Batch {
             return FrameOutcome::Fragment;
         }
         let packet = link.fragment.filter(|_| link.nack.is_none());
-        let Some(packet) = packet.filter(|packet| packet.first() == Some(&(t::INTEREST as u8))) else {
+        let Some(packet) = packet.filter(|packet| packet.first() == Some(&(t::INTEREST as u8)))
+        else {
             return FrameOutcome::Ignored;
         };
         let Ok(interest) = Interest::check(packet) else { return FrameOutcome::Foreign };
@@ -208,7 +214,7 @@ impl Batch {
             header.encode(end - start, &mut self.bytes);
         }
         self.answers.push(Answer { peer, header: end..self.bytes.len(), data: start..end });
-        FrameOutcome::Answered
+        FrameOutcome::AnswerCounters
     }
 
     /// Returns the index of a peer in `peers`, which it adds if it is new.
@@ -228,7 +234,11 @@ impl Batch {
 
 /// Returns the source and the link packet of a frame. `None` if it is not a unicast frame from
 /// another machine to this one.
-fn parse_frame<'a>(bytes: &'a [u8], own: Mac, interface: &Interface) -> Option<(PeerKey, &'a [u8])> {
+fn parse_frame<'a>(
+    bytes: &'a [u8],
+    own: Mac,
+    interface: &Interface,
+) -> Option<(PeerKey, &'a [u8])> {
     let seen = frame::read(bytes).ok()?;
     if seen.destination != own || seen.source == own || seen.source.is_group() {
         return None;
@@ -308,14 +318,20 @@ mod tests {
             udp((PEER, OWN), "192.0.2.2:5000", "192.0.2.1:6363", &interest(3, b"de")),
         ];
         for frame in &frames {
-            assert!(matches!(batch.take(frame, OWN, &card(), &sink), FrameOutcome::Answered));
+            assert!(matches!(batch.take(frame, OWN, &card(), &sink), FrameOutcome::AnswerCounters));
         }
         assert_eq!(batch.answers.iter().map(|answer| answer.peer).collect::<Vec<_>>(), [0, 1, 0]);
-        for (answer, (number, token)) in batch.answers.iter().zip([(1, &b"abc"[..]), (2, b""), (3, b"de")]) {
-            let whole = [&batch.bytes[answer.header.clone()], &batch.bytes[answer.data.clone()]].concat();
+        for (answer, (number, token)) in
+            batch.answers.iter().zip([(1, &b"abc"[..]), (2, b""), (3, b"de")])
+        {
+            let whole =
+                [&batch.bytes[answer.header.clone()], &batch.bytes[answer.data.clone()]].concat();
             let link = LpPacket::check(&whole).unwrap();
             assert_eq!(link.pit_token.as_bytes(), token);
-            assert_eq!(Data::check(link.fragment.unwrap()).unwrap().name(), workload().name(number).as_ref());
+            assert_eq!(
+                Data::check(link.fragment.unwrap()).unwrap().name(),
+                workload().name(number).as_ref()
+            );
         }
         batch.clear();
         assert!(batch.answers.is_empty() && batch.peers.len() == 2);
@@ -326,13 +342,19 @@ mod tests {
         let sink = Sink::new(&workload(), 10);
         let packet = interest(1, b"abc");
         let (from, to) = ("192.0.2.2:5000", "192.0.2.1:6363");
-        let is_foreign =
-            |frame: &[u8]| matches!(Batch::default().take(frame, OWN, &card(), &sink), FrameOutcome::Foreign);
+        let is_foreign = |frame: &[u8]| {
+            matches!(Batch::default().take(frame, OWN, &card(), &sink), FrameOutcome::Foreign)
+        };
         assert!(!is_foreign(&udp((PEER, OWN), from, to, &packet)));
         assert!(is_foreign(&udp((PEER, PEER), from, to, &packet)), "to another MAC address");
         assert!(is_foreign(&udp((OWN, OWN), from, to, &packet)), "from this interface");
-        assert!(is_foreign(&udp((PEER, OWN), from, "192.0.2.7:6363", &packet)), "to another address");
-        for source in ["127.0.0.1:5", "0.0.0.0:5", "224.0.0.1:5", "255.255.255.255:5", "192.0.2.1:5"] {
+        assert!(
+            is_foreign(&udp((PEER, OWN), from, "192.0.2.7:6363", &packet)),
+            "to another address"
+        );
+        for source in
+            ["127.0.0.1:5", "0.0.0.0:5", "224.0.0.1:5", "255.255.255.255:5", "192.0.2.1:5"]
+        {
             assert!(is_foreign(&udp((PEER, OWN), source, to, &packet)), "{source}");
         }
         assert!(is_foreign(&udp((PEER, OWN), from, to, &packet[..packet.len() - 1])), "truncated");
@@ -363,7 +385,10 @@ mod tests {
             let Ok(socket) = UdpSocket::bind(any) else { continue };
             let port = socket.local_addr().unwrap().port();
             let error = reserve_port(port).unwrap_err();
-            assert!(matches!(error, XdpTrafficError::PortInUse(of) if of == port), "{any}: {error}");
+            assert!(
+                matches!(error, XdpTrafficError::PortInUse(of) if of == port),
+                "{any}: {error}"
+            );
         }
     }
 }

@@ -1,9 +1,9 @@
-//! What types are called where, and what they hold.
+//! Names and kinds of TLV types, by enclosing element.
 
 use crate::types::{self as t, content_type};
 use nw_name::{NameRef, convention};
 
-/// One type in one place.
+/// One type within one enclosing element.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) typ: u32,
@@ -11,7 +11,7 @@ pub(super) struct Row {
     pub(super) shape: Shape,
 }
 
-/// What an element holds.
+/// How an element's value is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
     Unknown,
@@ -22,17 +22,17 @@ pub(super) enum Shape {
     Words(&'static [(u64, &'static str)]),
     Flags(&'static [(u64, &'static str)]),
     Text,
-    Octets,
+    Bytes,
     Inside(&'static [Row]),
-    /// As `Inside`, and the views can check it.
+    /// As `Inside`; it is also checked as a packet.
     Packet(&'static [Row]),
-    /// Of an LpPacket.
+    /// Fragment of an LpPacket.
     Fragment,
-    /// Of a Data.
+    /// Content of a Data.
     Content,
 }
 
-use Shape::{Component, Empty, Flags, Inside, Name, Number, Octets, Text, Words};
+use Shape::{Bytes, Component, Empty, Flags, Inside, Name, Number, Text, Words};
 
 const fn row(typ: u32, name: &'static str, shape: Shape) -> Row {
     Row { typ, name, shape }
@@ -40,7 +40,7 @@ const fn row(typ: u32, name: &'static str, shape: Shape) -> Row {
 
 pub(super) const CONTROL_PARAMETERS_TYPE: u32 = 104;
 
-/// Where a packet may stand.
+/// Outermost elements.
 pub(super) static PACKETS: &[Row] = &[
     row(t::INTEREST, "Interest", Shape::Packet(INTEREST)),
     row(t::DATA, "Data", Shape::Packet(DATA)),
@@ -57,15 +57,16 @@ static INTEREST: &[Row] = &[
     row(t::CAN_BE_PREFIX, "CanBePrefix", Empty),
     row(t::MUST_BE_FRESH, "MustBeFresh", Empty),
     row(t::FORWARDING_HINT, "ForwardingHint", Inside(HINT)),
-    row(t::NONCE, "Nonce", Octets),
+    row(t::NONCE, "Nonce", Bytes),
     row(t::INTEREST_LIFETIME, "InterestLifetime", Number("ms")),
     row(t::HOP_LIMIT, "HopLimit", Number("")),
     row(t::APPLICATION_PARAMETERS, "ApplicationParameters", Text),
     row(t::INTEREST_SIGNATURE_INFO, "InterestSignatureInfo", Inside(SIGNATURE_INFO)),
-    row(t::INTEREST_SIGNATURE_VALUE, "InterestSignatureValue", Octets),
+    row(t::INTEREST_SIGNATURE_VALUE, "InterestSignatureValue", Bytes),
 ];
 
-static HINT: &[Row] = &[row(t::NAME, "Name", Name), row(t::DELEGATION, "Delegation", Inside(DELEGATION))];
+static HINT: &[Row] =
+    &[row(t::NAME, "Name", Name), row(t::DELEGATION, "Delegation", Inside(DELEGATION))];
 
 static DELEGATION: &[Row] = &[row(t::NAME, "Name", Name), row(30, "Preference", Number(""))];
 
@@ -74,7 +75,7 @@ static DATA: &[Row] = &[
     row(t::META_INFO, "MetaInfo", Inside(META_INFO)),
     row(t::CONTENT, "Content", Shape::Content),
     row(t::SIGNATURE_INFO, "SignatureInfo", Inside(SIGNATURE_INFO)),
-    row(t::SIGNATURE_VALUE, "SignatureValue", Octets),
+    row(t::SIGNATURE_VALUE, "SignatureValue", Bytes),
 ];
 
 static META_INFO: &[Row] = &[
@@ -96,7 +97,7 @@ static CONTENT_TYPES: &[(u64, &str)] = &[
 static SIGNATURE_INFO: &[Row] = &[
     row(t::SIGNATURE_TYPE, "SignatureType", Words(SIGNATURE_TYPES)),
     row(t::KEY_LOCATOR, "KeyLocator", Inside(KEY_LOCATOR)),
-    row(t::SIGNATURE_NONCE, "SignatureNonce", Octets),
+    row(t::SIGNATURE_NONCE, "SignatureNonce", Bytes),
     row(t::SIGNATURE_TIME, "SignatureTime", Number("ms since 1970")),
     row(t::SIGNATURE_SEQ_NUM, "SignatureSeqNum", Number("")),
     row(t::VALIDITY_PERIOD, "ValidityPeriod", Inside(VALIDITY_PERIOD)),
@@ -112,23 +113,25 @@ static SIGNATURE_TYPES: &[(u64, &str)] = &[
     (200, "Null"),
 ];
 
-static KEY_LOCATOR: &[Row] = &[row(t::NAME, "Name", Name), row(t::KEY_DIGEST, "KeyDigest", Octets)];
+static KEY_LOCATOR: &[Row] = &[row(t::NAME, "Name", Name), row(t::KEY_DIGEST, "KeyDigest", Bytes)];
 
 static VALIDITY_PERIOD: &[Row] =
     &[row(t::NOT_BEFORE, "NotBefore", Text), row(t::NOT_AFTER, "NotAfter", Text)];
 
 static DESCRIPTION: &[Row] = &[row(512, "DescriptionEntry", Inside(DESCRIPTION_ENTRY))];
 
-static DESCRIPTION_ENTRY: &[Row] = &[row(513, "DescriptionKey", Text), row(514, "DescriptionValue", Text)];
+static DESCRIPTION_ENTRY: &[Row] =
+    &[row(513, "DescriptionKey", Text), row(514, "DescriptionValue", Text)];
 
-static SAFE_BAG: &[Row] = &[row(t::DATA, "Data", Shape::Packet(DATA)), row(129, "EncryptedKey", Octets)];
+static SAFE_BAG: &[Row] =
+    &[row(t::DATA, "Data", Shape::Packet(DATA)), row(129, "EncryptedKey", Bytes)];
 
 static LP_PACKET: &[Row] = &[
     row(t::LP_FRAGMENT, "Fragment", Shape::Fragment),
     row(t::LP_SEQUENCE, "Sequence", Number("")),
     row(t::LP_FRAG_INDEX, "FragIndex", Number("")),
     row(t::LP_FRAG_COUNT, "FragCount", Number("")),
-    row(t::LP_PIT_TOKEN, "PitToken", Octets),
+    row(t::LP_PIT_TOKEN, "PitToken", Bytes),
     row(t::LP_NACK, "Nack", Inside(NACK)),
     row(t::LP_INCOMING_FACE_ID, "IncomingFaceId", Number("")),
     row(t::LP_NEXT_HOP_FACE_ID, "NextHopFaceId", Number("")),
@@ -142,7 +145,7 @@ static LP_PACKET: &[Row] = &[
         "PrefixAnnouncement",
         Inside(&[row(t::DATA, "Data", Shape::Packet(DATA))]),
     ),
-    row(t::LP_RECEIVE_ROOM, "ReceiveRoom", Number("KiB")),
+    row(t::LP_RECEIVE_WINDOW, "ReceiveRoom", Number("KiB")),
 ];
 
 static NACK: &[Row] = &[row(t::LP_NACK_REASON, "NackReason", Words(NACK_REASONS))];
@@ -150,11 +153,12 @@ static NACK: &[Row] = &[row(t::LP_NACK_REASON, "NackReason", Words(NACK_REASONS)
 static NACK_REASONS: &[(u64, &str)] =
     &[(0, "None"), (50, "Congestion"), (100, "Duplicate"), (150, "NoRoute")];
 
-static CACHE_POLICY: &[Row] = &[row(t::LP_CACHE_POLICY_TYPE, "CachePolicyType", Words(&[(1, "NoCache")]))];
+static CACHE_POLICY: &[Row] =
+    &[row(t::LP_CACHE_POLICY_TYPE, "CachePolicyType", Words(&[(1, "NoCache")]))];
 
 // NFD management protocol. Its numbers are reused from place to place.
 
-/// What may stand in a component of a command's name.
+/// Elements in a component of a command's name.
 pub(super) static CONTROL: &[Row] =
     &[row(CONTROL_PARAMETERS_TYPE, "ControlParameters", Inside(CONTROL_PARAMETERS))];
 
@@ -218,7 +222,7 @@ static FORWARDER_STATUS: &[Row] = &[
     row(154, "NUnsatisfiedInterests", Number("")),
 ];
 
-/// Of a face, in datasets and notifications.
+/// Status of a face, in datasets and notifications.
 static FACE_STATUS: &[Row] = &[
     row(193, "FaceEventKind", Words(&[(1, "created"), (2, "destroyed"), (3, "up"), (4, "down")])),
     row(105, "FaceId", Number("")),
@@ -276,25 +280,32 @@ static CS_INFO: &[Row] = &[
 
 static STRATEGY_CHOICES: &[Row] = &[row(128, "StrategyChoice", Inside(STRATEGY_CHOICE))];
 
-static STRATEGY_CHOICE: &[Row] = &[row(t::NAME, "Name", Name), row(107, "Strategy", Inside(STRATEGY))];
+static STRATEGY_CHOICE: &[Row] =
+    &[row(t::NAME, "Name", Name), row(107, "Strategy", Inside(STRATEGY))];
 
 static LINK: &[Row] = &[row(t::NAME, "Name", Name)];
 
-static METADATA: &[Row] = &[row(t::NAME, "Name", Name), row(t::FINAL_BLOCK_ID, "FinalBlockId", Component)];
+static METADATA: &[Row] =
+    &[row(t::NAME, "Name", Name), row(t::FINAL_BLOCK_ID, "FinalBlockId", Component)];
 
 static ANNOUNCEMENT: &[Row] = &[
     row(109, "ExpirationPeriod", Number("ms")),
     row(t::VALIDITY_PERIOD, "ValidityPeriod", Inside(VALIDITY_PERIOD)),
 ];
 
-/// True below `/localhost/nfd` and `/localhop/nfd`.
+/// Returns whether the name is below `/localhost/nfd` or `/localhop/nfd`.
 pub(super) fn is_management(name: NameRef<'_>) -> bool {
     let mut components = name.components().map(|component| component.value());
-    matches!(components.next(), Some(b"localhost" | b"localhop")) && components.next() == Some(b"nfd")
+    matches!(components.next(), Some(b"localhost" | b"localhop"))
+        && components.next() == Some(b"nfd")
 }
 
-/// What the elements in a Data's content are, when they are any.
-pub(super) fn content(name: NameRef<'_>, content_type: u64, content: &[u8]) -> Option<&'static [Row]> {
+/// Returns the table for the elements in a Data's content. `None` if it holds no known elements.
+pub(super) fn content(
+    name: NameRef<'_>,
+    content_type: u64,
+    content: &[u8],
+) -> Option<&'static [Row]> {
     match content_type {
         content_type::LINK => return Some(LINK),
         content_type::PREFIX_ANNOUNCEMENT => return Some(ANNOUNCEMENT),

@@ -25,8 +25,9 @@ fn data(uri: &str, content: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_nack_in_its_envelope() {
-    let interest = InterestBuilder::new(name("/a/b")).can_be_prefix(true).nonce(1).lifetime_ms(4000).encode();
+fn nack_in_lp_packet_is_printed_as_tree() {
+    let interest =
+        InterestBuilder::new(name("/a/b")).can_be_prefix(true).nonce(1).lifetime_ms(4000).encode();
     let mut wire = Vec::new();
     let header = LpHeader {
         pit_token: Token::new(&[0xab, 1]).unwrap(),
@@ -50,7 +51,7 @@ fn a_nack_in_its_envelope() {
 }
 
 #[test]
-fn content_is_named_by_the_name_of_its_data() {
+fn content_is_read_by_the_name_of_its_data() {
     let mut route = element(105, &[5]);
     push_integer(111, 65, &mut route);
     push_integer(106, 10, &mut route);
@@ -73,7 +74,7 @@ fn content_is_named_by_the_name_of_its_data() {
     let response = element(101, &[element(102, &[200]), element(103, b"OK")].concat());
     let shown = text(&data("/localhost/nfd/rib/register/x", &response));
     assert!(shown.contains("StatusCode (102), 1 octet: 200"), "{shown}");
-    // The same octets under another name are but octets, or text.
+    // The same bytes under another name are shown as bytes or text.
     assert!(!text(&data("/a", &response)).contains("StatusCode"));
     assert!(text(&data("/a", b"hello")).contains("Content (21), 5 octets: \"hello\""));
     let metadata = element(7, &element(8, b"target"));
@@ -81,38 +82,42 @@ fn content_is_named_by_the_name_of_its_data() {
 }
 
 #[test]
-fn parameters_in_a_commands_name_are_shown() {
+fn parameters_in_command_name_are_shown() {
     let parameters = element(104, &[element(7, &element(8, b"p")), element(106, &[7])].concat());
     let command = name("/localhost/nfd/rib/register").with_generic(&parameters);
     let wire = InterestBuilder::new(command).encode();
     let shown = text(&wire);
     assert!(shown.contains("ControlParameters (104)"), "{shown}");
     assert!(shown.contains("Cost (106), 1 octet: 7"), "{shown}");
-    let elsewhere = InterestBuilder::new(name("/a/nfd/rib/register").with_generic(&parameters)).encode();
+    let elsewhere =
+        InterestBuilder::new(name("/a/nfd/rib/register").with_generic(&parameters)).encode();
     assert!(!text(&elsewhere).contains("ControlParameters"));
-    // Their offsets are those in the packet.
+    // Offsets are relative to the packet.
     let at = wire.windows(2).position(|w| w == [106, 1]).unwrap();
     assert!(shown.contains(&format!("{at:>5}  ")), "{shown}");
 }
 
 #[test]
-fn faults_stand_where_they_are() {
+fn fault_is_shown_at_its_offset() {
     let truncated = [6, 8, 7, 3, 8, 1, b'a', 22, 9, 0];
     let shown = text(&truncated);
     assert!(shown.contains("    7    !! truncated"), "{shown}");
     assert_eq!(text(&[5, 9, 0]), "    0  !! truncated\n");
     assert_eq!(text(&[]), "");
-    // What only the whole shows: signature missing.
+    // A fault of the packet as a whole: the signature is missing.
     assert!(text(&[6, 5, 7, 3, 8, 1, b'a']).contains("!! missing_field"));
-    // A lifetime of three octets; then the walk goes on.
+    // A lifetime of three bytes; the walk continues after it.
     let shown = text(&[5, 13, 7, 3, 8, 1, b'a', 12, 3, 0, 0, 1, 34, 1, 9]);
-    assert!(shown.contains("!! number_length") && shown.contains("HopLimit (34), 1 octet: 9"), "{shown}");
+    assert!(
+        shown.contains("!! number_length") && shown.contains("HopLimit (34), 1 octet: 9"),
+        "{shown}"
+    );
     let shown = text(&[5, 7, 7, 3, 8, 1, b'a', 251, 0]);
     assert!(shown.contains("!! unknown_critical") && shown.contains("unknown (251)"), "{shown}");
 }
 
 #[test]
-fn fragments_are_not_taken_for_packets() {
+fn fragment_is_shown_as_bytes() {
     let mut wire = Vec::new();
     let header = LpHeader { sequence: Some(1), fragment: Some((0, 2)), ..LpHeader::default() };
     header.encode(4, &mut wire);
@@ -140,13 +145,13 @@ fn depth_lines_and_values_are_bounded() {
 
 proptest! {
     #[test]
-    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn any_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _: String = text(&bytes);
     }
 
-    /// Bytes that look more like packets.
+    /// Mutated packets.
     #[test]
-    fn no_mutation_panics(at in 0usize..200, to: u8, cut in 0usize..200) {
+    fn mutated_packet_does_not_panic(at in 0usize..200, to: u8, cut in 0usize..200) {
         let parameters = element(104, &[element(7, &element(8, b"p")), element(106, &[7])].concat());
         let mut wire = data("/localhost/nfd/faces/list/v=1/seg=0", &element(128, &parameters));
         let len = wire.len();

@@ -3,7 +3,7 @@ use crate::signature::DigestSha256;
 use nw_name::Name;
 use nw_name::tlv::push_tlv;
 
-/// `/a`, whole element.
+/// The Name element of `/a`.
 const NAME: &[u8] = &[7, 3, 8, 1, b'a'];
 const NONCE: &[u8] = &[10, 4, 1, 2, 3, 4];
 
@@ -21,17 +21,18 @@ fn name(uri: &str) -> Name {
     uri.parse().unwrap()
 }
 
-/// An Interest whose name is `before`, the digest of `tail`, and `after`.
+/// An Interest named `before`, the digest of `tail`, and `after`.
 fn with_digest(before: &str, after: &str, tail: &[u8]) -> Vec<u8> {
     let digest = sha256(&[tail]);
-    let component = nw_name::Component::new(nw_name::ComponentType::PARAMETERS_DIGEST, &digest).unwrap();
+    let component =
+        nw_name::Component::new(nw_name::ComponentType::PARAMETERS_DIGEST, &digest).unwrap();
     let mut element = Vec::new();
     name(before).with(component).with_name(name(after).as_ref()).as_ref().encode(&mut element);
     interest(&[&element, NONCE, tail])
 }
 
 #[test]
-fn every_field_is_read() {
+fn all_fields_are_read() {
     let wire = InterestBuilder::new(name("/a/b"))
         .can_be_prefix(true)
         .must_be_fresh(true)
@@ -47,12 +48,15 @@ fn every_field_is_read() {
     assert!(seen.can_be_prefix() && seen.must_be_fresh());
     let hints: Vec<_> = seen.forwarding_hint().map(|n| n.to_string()).collect();
     assert_eq!(hints, ["/h1", "/h2"]);
-    assert_eq!((seen.nonce(), seen.lifetime_ms(), seen.hop_limit()), (Some(0x0102_0304), 1000, Some(9)));
+    assert_eq!(
+        (seen.nonce(), seen.lifetime_ms(), seen.hop_limit()),
+        (Some(0x0102_0304), 1000, Some(9))
+    );
     assert_eq!(seen.parameters(), Some(&b"pp"[..]));
     assert_eq!(wire[seen.hop_limit_start().unwrap()], 9);
     assert_eq!(wire[seen.nonce_start().unwrap()..][..4], [1, 2, 3, 4]);
     assert_eq!(&wire[seen.name_start()..][..seen.name().as_bytes().len()], seen.name().as_bytes());
-    assert_eq!(seen.forwarding_hint_value().unwrap().0.len(), 12);
+    assert_eq!(seen.forwarding_hint_span().len, 12);
     assert!(seen.signature_info().is_none() && seen.signed_portion().is_none());
 }
 
@@ -63,15 +67,15 @@ fn absent_fields_have_their_defaults() {
     assert!(!seen.can_be_prefix() && !seen.must_be_fresh());
     assert_eq!((seen.nonce(), seen.nonce_start(), seen.hop_limit()), (None, None, None));
     assert_eq!(seen.lifetime_ms(), LIFETIME_DEFAULT_MS);
-    assert_eq!((seen.parameters(), seen.forwarding_hint_value()), (None, None));
+    assert_eq!((seen.parameters(), seen.forwarding_hint_span()), (None, Span::NONE));
     assert_eq!(seen.forwarding_hint().count(), 0);
-    // Present and empty is not absent.
+    // A present empty field is not absent.
     let wire = with_digest("/a", "/", &[36, 0]);
     assert_eq!(Interest::check(&wire).unwrap().parameters(), Some(&[][..]));
 }
 
 #[test]
-fn the_name_comes_first_and_once_and_has_components() {
+fn name_must_be_first_single_and_not_empty() {
     assert_eq!(fault(&[]), Some(Fault::MissingField));
     assert_eq!(fault(&[NONCE, NAME]), Some(Fault::MissingField));
     assert_eq!(fault(&[&[7, 0]]), Some(Fault::NameEmpty));
@@ -79,12 +83,16 @@ fn the_name_comes_first_and_once_and_has_components() {
 }
 
 #[test]
-fn critical_fields_out_of_order_or_repeated_are_refused() {
+fn critical_field_out_of_order_or_repeated_is_rejected() {
     let fields: [&[u8]; 5] = [&[33, 0], &[18, 0], &[30, 5, 7, 3, 8, 1, b'h'], NONCE, &[12, 1, 9]];
     for (i, first) in fields.iter().enumerate() {
         for second in &fields[..=i] {
-            // InterestLifetime, Nonce and all others of them are critical by their numbers.
-            assert_eq!(fault(&[NAME, first, second]), Some(Fault::FieldOrder), "{first:?} {second:?}");
+            // All these fields are critical by their numbers.
+            assert_eq!(
+                fault(&[NAME, first, second]),
+                Some(Fault::FieldOrder),
+                "{first:?} {second:?}"
+            );
             assert_eq!(fault(&[NAME, first, second, &[34, 1, 5]]), Some(Fault::FieldOrder));
         }
         for second in &fields[i + 1..] {
@@ -94,19 +102,20 @@ fn critical_fields_out_of_order_or_repeated_are_refused() {
 }
 
 #[test]
-fn out_of_order_hop_limit_and_parameters_are_ignored() {
+fn non_critical_field_out_of_order_is_ignored() {
     let wire = interest(&[NAME, NONCE, &[34, 1, 7], &[34, 1, 3]]);
     assert_eq!(Interest::check(&wire).unwrap().hop_limit(), Some(7));
-    // Even when they would be wrong in their place.
+    // Even if they are malformed.
     assert_eq!(fault(&[NAME, &[34, 1, 7], &[34, 2, 3, 3]]), None);
-    // HopLimit behind ApplicationParameters, and ApplicationParameters again: the first ones count.
+    // HopLimit after ApplicationParameters, and a second ApplicationParameters: the first ones
+    // count.
     let wire = with_digest("/a", "/", &[36, 1, b'x', 34, 1, 9, 36, 1, b'y']);
     let seen = Interest::check(&wire).unwrap();
     assert_eq!((seen.hop_limit(), seen.parameters()), (None, Some(&b"x"[..])));
 }
 
 #[test]
-fn unknown_types_by_the_critical_bit() {
+fn unknown_critical_field_is_rejected() {
     for (typ, critical) in
         [(1u8, true), (31, true), (35, true), (251, true), (32, false), (48, false), (250, false)]
     {
@@ -116,12 +125,12 @@ fn unknown_types_by_the_critical_bit() {
     }
     assert_eq!(fault(&[NAME, &[253, 1, 1, 0]]), Some(Fault::UnknownCritical));
     assert_eq!(fault(&[NAME, &[253, 1, 0, 0]]), None);
-    // Before the name nothing may stand.
+    // No element may precede the name.
     assert_eq!(fault(&[&[32, 0], NAME]), Some(Fault::MissingField));
 }
 
 #[test]
-fn sizes_of_fields() {
+fn field_of_wrong_size_is_rejected() {
     assert_eq!(fault(&[NAME, &[33, 1, 0]]), Some(Fault::FieldLength));
     assert_eq!(fault(&[NAME, &[18, 1, 0]]), Some(Fault::FieldLength));
     for len in [0u8, 1, 2, 3, 5, 8] {
@@ -146,13 +155,14 @@ fn forwarding_hints() {
     assert_eq!(fault(&[NAME, &[30, 4, 7, 2, 8, 9]]), Some(Fault::Truncated));
     // A Delegation of packet format 0.2: preference and name.
     let wire = interest(&[NAME, &[30, 10, 31, 8, 30, 1, 9, 7, 3, 8, 1, b'd']]);
-    let hints: Vec<_> = Interest::check(&wire).unwrap().forwarding_hint().map(|n| n.to_string()).collect();
+    let hints: Vec<_> =
+        Interest::check(&wire).unwrap().forwarding_hint().map(|n| n.to_string()).collect();
     assert_eq!(hints, ["/d"]);
     assert_eq!(fault(&[NAME, &[30, 5, 31, 3, 30, 1, 9]]), Some(Fault::MissingField));
 }
 
 #[test]
-fn the_parameters_digest() {
+fn parameters_digest_is_checked() {
     let tail = [36, 2, 1, 2];
     let good = with_digest("/a", "/", &tail);
     assert!(Interest::check(&good).is_ok());
@@ -169,14 +179,16 @@ fn the_parameters_digest() {
     let twice = with_digest("/a", &digest_uri, &tail);
     let second_at = at + DIGEST_COMPONENT_LEN;
     assert_eq!(Interest::check(&twice).unwrap_err(), Error::new(Fault::DigestPlace, second_at));
-    // Whatever stands behind the parameters is covered, known or not.
+    // All elements after the parameters are covered, known or not.
     assert!(Interest::check(&with_digest("/a", "/", &[36, 0, 250, 1, 7])).is_ok());
     assert_eq!(fault(&[&[7, 35, 2, 33], &[0; 33], &tail]), Some(Fault::DigestLength));
 }
 
 #[test]
 fn signed_interests() {
-    let wire = InterestBuilder::new(name("/a/b")).parameters(*b"p").encode_signed(&DigestSha256, &[38, 1, 7]);
+    let wire = InterestBuilder::new(name("/a/b"))
+        .parameters(*b"p")
+        .encode_signed(&DigestSha256, &[38, 1, 7]);
     let wire = wire.unwrap();
     let seen = Interest::check(&wire).unwrap();
     let info = seen.signature_info().unwrap();
@@ -189,10 +201,12 @@ fn signed_interests() {
 }
 
 #[test]
-fn half_a_signature_is_refused() {
-    let (parameters, info, value): (&[u8], &[u8], &[u8]) = (&[36, 0], &[44, 3, 27, 1, 0], &[46, 1, 9]);
-    let fault =
-        |tail: &[&[u8]]| Interest::check(&with_digest("/a", "/", &tail.concat())).err().map(|e| e.fault);
+fn incomplete_signature_is_rejected() {
+    let (parameters, info, value): (&[u8], &[u8], &[u8]) =
+        (&[36, 0], &[44, 3, 27, 1, 0], &[46, 1, 9]);
+    let fault = |tail: &[&[u8]]| {
+        Interest::check(&with_digest("/a", "/", &tail.concat())).err().map(|e| e.fault)
+    };
     assert_eq!(fault(&[parameters, info, value]), None);
     assert_eq!(fault(&[parameters, info]), Some(Fault::SignatureIncomplete));
     assert_eq!(fault(&[parameters, value]), Some(Fault::SignatureIncomplete));
@@ -202,10 +216,10 @@ fn half_a_signature_is_refused() {
 }
 
 #[test]
-fn what_answers_an_interest() {
+fn interest_is_answered_by_matching_names() {
     let digest = [7; 32];
-    let full =
-        name("/a/b").with(nw_name::Component::new(nw_name::ComponentType::IMPLICIT_DIGEST, &digest).unwrap());
+    let full = name("/a/b")
+        .with(nw_name::Component::new(nw_name::ComponentType::IMPLICIT_DIGEST, &digest).unwrap());
     let answers = |asked: &Name, prefix: bool, data: &str, digest: [u8; 32]| {
         let wire = InterestBuilder::new(asked.clone()).can_be_prefix(prefix).encode();
         Interest::check(&wire).unwrap().is_answered_by(name(data).as_ref(), || digest)
@@ -221,7 +235,7 @@ fn what_answers_an_interest() {
 }
 
 #[test]
-fn outermost_faults() {
+fn malformed_outermost_element_is_rejected() {
     assert_eq!(Interest::check(&[]).unwrap_err(), Error::new(Fault::Truncated, 0));
     assert_eq!(Interest::check(&[6, 0]).unwrap_err(), Error::new(Fault::UnknownPacket, 0));
     let mut wire = interest(&[NAME]);
@@ -242,10 +256,10 @@ fn outermost_faults() {
 }
 
 #[test]
-fn packets_end_at_8800_octets() {
+fn packet_over_8800_bytes_is_rejected() {
     let sized = |len: usize| InterestBuilder::new(name("/a")).parameters(vec![0; len]).encode();
-    let most = 8800 - sized(8000).len() + 8000;
-    assert_eq!(sized(most).len(), 8800);
-    assert!(Interest::check(&sized(most)).is_ok());
-    assert_eq!(Interest::check(&sized(most + 1)).unwrap_err().fault, Fault::TooLong);
+    let content_len = 8800 - sized(8000).len() + 8000;
+    assert_eq!(sized(content_len).len(), 8800);
+    assert!(Interest::check(&sized(content_len)).is_ok());
+    assert_eq!(Interest::check(&sized(content_len + 1)).unwrap_err().fault, Fault::TooLong);
 }

@@ -20,7 +20,7 @@ fn field(typ: u32, value: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn bare_packets_are_their_own_fragments() {
+fn bare_packet_is_its_own_fragment() {
     for bare in [&[5, 1, 0][..], &[6, 0]] {
         let packet = LpPacket::check(bare).unwrap();
         assert_eq!((packet.fragment, packet.fragment_start, packet.frag_count), (Some(bare), 0, 1));
@@ -32,7 +32,7 @@ fn bare_packets_are_their_own_fragments() {
 }
 
 #[test]
-fn idle_packets_have_no_fragment() {
+fn idle_packet_has_no_fragment() {
     let wire = lp(&[]);
     assert_eq!(LpPacket::check(&wire).unwrap().fragment, None);
     let ack = field(t::LP_ACK, &7u64.to_be_bytes());
@@ -42,7 +42,7 @@ fn idle_packets_have_no_fragment() {
 }
 
 #[test]
-fn fields_increase_and_fragment_is_last() {
+fn field_order_is_checked_and_fragment_is_last() {
     let token = field(t::LP_PIT_TOKEN, &[1]);
     let mark = field(t::LP_CONGESTION_MARK, &[1]);
     assert_eq!(fault(&[&token, &mark, FRAGMENT]), None);
@@ -52,7 +52,7 @@ fn fields_increase_and_fragment_is_last() {
 }
 
 #[test]
-fn only_acks_repeat() {
+fn repeated_field_is_rejected_except_ack() {
     let eight = [0, 0, 0, 0, 0, 0, 0, 9];
     let once: [(u32, &[u8]); 9] = [
         (t::LP_SEQUENCE, &eight),
@@ -77,7 +77,7 @@ fn only_acks_repeat() {
 }
 
 #[test]
-fn unknown_fields_are_ignored_or_refused_by_their_number() {
+fn unknown_field_is_ignored_or_rejected_by_number() {
     for (typ, ignored) in [
         (1, false),
         (84, false),
@@ -96,15 +96,19 @@ fn unknown_fields_are_ignored_or_refused_by_their_number() {
         let expected = (!ignored).then_some(Fault::UnknownCritical);
         assert_eq!(fault(&[&field(typ, &[1]), FRAGMENT]), expected, "{typ}");
     }
-    // Ignored ones keep to the order all the same.
+    // Ignored fields must be in order too.
     assert_eq!(fault(&[&field(808, &[]), &field(804, &[])]), Some(Fault::FieldOrder));
 }
 
 #[test]
-fn sequences_are_eight_octets() {
+fn sequence_of_other_than_8_bytes_is_rejected() {
     for typ in [t::LP_SEQUENCE, t::LP_ACK, t::LP_TX_SEQUENCE] {
         for len in [0, 1, 4, 7, 9] {
-            assert_eq!(fault(&[&field(typ, &vec![0; len])]), Some(Fault::FieldLength), "{typ} {len}");
+            assert_eq!(
+                fault(&[&field(typ, &vec![0; len])]),
+                Some(Fault::FieldLength),
+                "{typ} {len}"
+            );
         }
     }
     let wire = lp(&[&field(t::LP_SEQUENCE, &[255; 8]), FRAGMENT]);
@@ -112,7 +116,7 @@ fn sequences_are_eight_octets() {
 }
 
 #[test]
-fn tokens_are_1_to_32_octets() {
+fn token_of_1_to_32_bytes_is_accepted() {
     for len in 0..=40 {
         let wire = lp(&[&field(t::LP_PIT_TOKEN, &vec![7; len]), FRAGMENT]);
         match LpPacket::check(&wire) {
@@ -131,7 +135,9 @@ fn nack_reasons() {
         LpPacket::check(&wire).map(|packet| packet.nack.unwrap()).map_err(|e| e.fault)
     };
     assert_eq!(reason(&[]), Ok(NackReason::None));
-    for known in [NackReason::None, NackReason::Congestion, NackReason::Duplicate, NackReason::NoRoute] {
+    for known in
+        [NackReason::None, NackReason::Congestion, NackReason::Duplicate, NackReason::NoRoute]
+    {
         assert_eq!(reason(&field(t::LP_NACK_REASON, &[known.number() as u8])), Ok(known));
     }
     assert_eq!(reason(&field(t::LP_NACK_REASON, &[151])), Ok(NackReason::None), "unknown");
@@ -168,7 +174,8 @@ fn fragments() {
         fault(&[&fields, FRAGMENT])
     };
     assert_eq!((with(0, 1), with(1, 2), with(399, 400)), (None, None, None));
-    for (index, count) in [(0, 0), (2, 2), (0, 401), (400, 401), (0, 1 << 60), (u64::MAX, u64::MAX)] {
+    for (index, count) in [(0, 0), (2, 2), (0, 401), (400, 401), (0, 1 << 60), (u64::MAX, u64::MAX)]
+    {
         assert_eq!(with(index, count), Some(Fault::FragmentIndex), "{index} of {count}");
     }
     let two = field(t::LP_FRAG_COUNT, &[2]);
@@ -180,9 +187,10 @@ fn fragments() {
 }
 
 #[test]
-fn other_fields_and_their_sizes() {
+fn face_ids_and_announcement_are_read() {
     let announcement = field(t::LP_PREFIX_ANNOUNCEMENT, &[6, 0]);
-    let faces = [field(t::LP_INCOMING_FACE_ID, &[1, 0]), field(t::LP_NEXT_HOP_FACE_ID, &[5])].concat();
+    let faces =
+        [field(t::LP_INCOMING_FACE_ID, &[1, 0]), field(t::LP_NEXT_HOP_FACE_ID, &[5])].concat();
     let wire = lp(&[&faces, &field(t::LP_NON_DISCOVERY, &[]), &announcement, FRAGMENT]);
     let packet = LpPacket::check(&wire).unwrap();
     assert_eq!((packet.incoming_face_id, packet.next_hop_face_id), (Some(256), Some(5)));
@@ -195,7 +203,7 @@ fn other_fields_and_their_sizes() {
 }
 
 #[test]
-fn fields_have_their_kinds_of_packets() {
+fn field_on_wrong_kind_of_packet_is_rejected() {
     let on = |element: Vec<u8>| {
         let wire = lp(&[&element, FRAGMENT]);
         let packet = LpPacket::check(&wire).unwrap();
@@ -213,7 +221,7 @@ fn fields_have_their_kinds_of_packets() {
 }
 
 #[test]
-fn nesting_exhausts_nothing() {
+fn deep_nesting_is_not_followed() {
     let mut wire = vec![5, 0];
     for _ in 0..1000 {
         wire = lp(&[&field(t::LP_FRAGMENT, &wire)]);
@@ -226,17 +234,17 @@ fn nesting_exhausts_nothing() {
 }
 
 #[test]
-fn short_tokens_survive_their_short_form_whole() {
+fn short_token_form_round_trips() {
     for len in 0..=32usize {
-        let octets: Vec<u8> = (0..len).map(|i| 0xa0 | i as u8).collect();
-        let token = Token::new(&octets).unwrap();
+        let bytes: Vec<u8> = (0..len).map(|i| 0xa0 | i as u8).collect();
+        let token = Token::new(&bytes).unwrap();
         match token.to_short() {
             Some((short, short_len)) => {
                 assert!(len <= 8);
                 assert_eq!(Token::from_short(short, short_len), token);
-                // What a table keeps behind the length is not part of the token.
+                // Bytes beyond the length are not part of the token.
                 let mut dirty = [0xff; 8];
-                dirty[..len].copy_from_slice(&octets);
+                dirty[..len].copy_from_slice(&bytes);
                 assert_eq!(Token::from_short(dirty, short_len), token);
             }
             None => assert!(len > 8),

@@ -1,37 +1,40 @@
-//! What is held: bounded in all, by direction and by source.
+//! The held fragments, bounded in total, by direction and by source.
 
 use super::Key;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
 
-/// How long the fragments of a packet wait for its first one, from the first of them on.
+/// How long the fragments of a packet wait for its first one, from the first that arrived,
+/// nanoseconds.
 pub(super) const WAIT_NS: u64 = 50_000_000;
-/// Most fragments that are held, each of at most 2016 bytes.
+/// Maximum number of held fragments, each of at most 2016 bytes.
 pub(super) const FRAGMENTS_MAX: usize = 1024;
-/// Most of them from outside: members always have room.
+/// Maximum number of held fragments from outside: the others are reserved for members.
 pub(super) const OUTSIDE_MAX: usize = 768;
-/// Most of them from one address. The longest packet there is has 44 in frames of 1500 bytes.
+/// Maximum number of held fragments from one address. The longest packet has 44 in frames of 1500
+/// bytes.
 pub(super) const SOURCE_MAX: usize = 256;
 
-/// A fragment as it came.
+/// A fragment as it arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fragment {
     pub key: Key,
     pub at_ns: u64,
+    /// True if it comes from a member.
     pub outwards: bool,
     pub interface_index: u32,
     pub frame: Vec<u8>,
 }
 
-/// Those of one packet.
+/// The held fragments of one packet.
 #[derive(Debug)]
 struct Packet {
     since_ns: u64,
     fragments: Vec<Fragment>,
 }
 
-/// Fragments that wait, and those that may go on.
+/// The held fragments, and those ready to be released.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     packets: BTreeMap<Key, Packet>,
@@ -39,8 +42,8 @@ pub(super) struct Pool {
     by_source: HashMap<u32, usize>,
     outside: usize,
     count: usize,
-    /// Where [`next_keys`](Self::next_keys) goes on.
-    looked_at: Option<Key>,
+    /// The last key that [`next_keys`](Self::next_keys) returned.
+    last_key: Option<Key>,
 }
 
 impl Pool {
@@ -53,14 +56,14 @@ impl Pool {
         self.count
     }
 
-    /// Whether there is room for one more.
-    pub fn has_room(&self, source: u32, outwards: bool) -> bool {
+    /// Returns whether one more fragment can be held.
+    pub fn has_capacity(&self, source: u32, outwards: bool) -> bool {
         self.count < FRAGMENTS_MAX
             && (outwards || self.outside < OUTSIDE_MAX)
             && self.by_source.get(&source).is_none_or(|held| *held < SOURCE_MAX)
     }
 
-    /// Holds one that [there is room for](Self::has_room).
+    /// Holds a fragment; [`has_capacity`](Self::has_capacity) must be true.
     pub fn insert(&mut self, fragment: Fragment) {
         self.count += 1;
         self.outside += usize::from(!fragment.outwards);
@@ -72,34 +75,35 @@ impl Pool {
         packet.fragments.push(fragment);
     }
 
-    /// At most `max` of the packets that are waited for, each in its turn.
+    /// Returns at most `max` keys of held packets, continuing after the last call, so that each
+    /// gets its turn.
     pub fn next_keys(&mut self, max: usize) -> Vec<Key> {
-        let from = self.looked_at.map_or(Bound::Unbounded, Bound::Excluded);
-        let behind = self.packets.range((from, Bound::Unbounded)).map(|(key, _)| *key);
-        let mut keys: Vec<Key> = behind.take(max).collect();
-        if let Some(last) = self.looked_at {
-            let rest = max - keys.len();
-            keys.extend(self.packets.range(..=last).map(|(key, _)| *key).take(rest));
+        let from = self.last_key.map_or(Bound::Unbounded, Bound::Excluded);
+        let following = self.packets.range((from, Bound::Unbounded)).map(|(key, _)| *key);
+        let mut keys: Vec<Key> = following.take(max).collect();
+        if let Some(last) = self.last_key {
+            let remaining = max - keys.len();
+            keys.extend(self.packets.range(..=last).map(|(key, _)| *key).take(remaining));
         }
-        self.looked_at = keys.last().copied();
+        self.last_key = keys.last().copied();
         keys
     }
 
-    /// The first one of this packet has come.
+    /// Makes the fragments of a packet ready, as its first one has arrived.
     pub fn release(&mut self, key: Key) {
         if let Some(packet) = self.packets.remove(&key) {
             self.ready.extend(packet.fragments);
         }
     }
 
-    /// One that goes on, the earliest first.
+    /// Removes and returns the earliest ready fragment.
     pub fn pop_ready(&mut self) -> Option<Fragment> {
         let fragment = self.ready.pop_front()?;
         self.forget(fragment.key.source(), fragment.outwards);
         Some(fragment)
     }
 
-    /// Drops what has waited for too long: how many fragments.
+    /// Drops the packets that have waited too long, and returns the number of their fragments.
     pub fn drop_expired(&mut self, now_ns: u64) -> u64 {
         let mut dropped = Vec::new();
         self.packets.retain(|_, packet| {
@@ -136,17 +140,17 @@ mod tests {
         Fragment { key, at_ns, outwards, interface_index: 3, frame: vec![1; 60] }
     }
 
-    /// Inserts where there is room: whether there was.
+    /// Inserts a fragment if there is capacity, and returns whether there was.
     fn offer(pool: &mut Pool, fragment: Fragment) -> bool {
-        let room = pool.has_room(fragment.key.source(), fragment.outwards);
-        if room {
+        let has_capacity = pool.has_capacity(fragment.key.source(), fragment.outwards);
+        if has_capacity {
             pool.insert(fragment);
         }
-        room
+        has_capacity
     }
 
     #[test]
-    fn fragments_go_on_when_their_first_has_come() {
+    fn fragments_are_released_after_the_first_of_their_packet() {
         let mut pool = Pool::default();
         for at in 0..3 {
             assert!(offer(&mut pool, fragment(1, 7, at, false)));
@@ -163,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn one_source_does_not_take_all_room() {
+    fn one_source_has_a_bounded_share() {
         let mut pool = Pool::default();
         let taken = (0..2000).filter(|id| offer(&mut pool, fragment(1, *id, 0, false))).count();
         assert_eq!(taken, SOURCE_MAX);
@@ -171,24 +175,26 @@ mod tests {
     }
 
     #[test]
-    fn members_have_room_however_many_come_from_outside() {
+    fn flood_from_outside_leaves_capacity_for_members() {
         let mut pool = Pool::default();
-        let taken = (0..5000).filter(|source| offer(&mut pool, fragment(*source, 0, 0, false))).count();
+        let taken =
+            (0..5000).filter(|source| offer(&mut pool, fragment(*source, 0, 0, false))).count();
         assert_eq!(taken, OUTSIDE_MAX);
-        let taken = (0..5000).filter(|id| offer(&mut pool, fragment(6000 + id % 8, *id, 0, true))).count();
+        let taken =
+            (0..5000).filter(|id| offer(&mut pool, fragment(6000 + id % 8, *id, 0, true))).count();
         assert_eq!(taken, FRAGMENTS_MAX - OUTSIDE_MAX);
         assert_eq!(pool.drop_expired(WAIT_NS), FRAGMENTS_MAX as u64);
         assert!(offer(&mut pool, fragment(1, 0, 0, false)));
     }
 
     #[test]
-    fn each_packet_is_looked_for_in_its_turn() {
+    fn next_keys_rotates_through_all_packets() {
         let mut pool = Pool::default();
         assert!(pool.next_keys(4).is_empty());
         (0..10).for_each(|id| pool.insert(fragment(1, id, 0, false)));
         let mut next = || pool.next_keys(4).iter().map(|key| key.0[2]).collect::<Vec<_>>();
         assert_eq!([next(), next(), next()], [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 0, 1]]);
-        // Never one twice at a time.
+        // No key appears twice in one call.
         assert_eq!(pool.next_keys(99).len(), 10);
     }
 }

@@ -1,47 +1,49 @@
-//! Names of packets that went unused from S3-FIFO's small queue: the ones that went last, in a ring.
+//! The ghost queue of S3-FIFO: names recently evicted unused from its small queue, in a ring.
 
 use crate::index::Index;
-use crate::memory::Lines;
+use crate::memory::MmapArray;
 
-/// See the module.
+/// The ghost queue: the hashes of the names, with an index.
 #[derive(Debug)]
 pub(super) struct Ghosts {
-    /// Hashes of names; 0 where one was taken back.
-    ring: Lines<u64>,
+    /// Hashes of names; 0 if removed.
+    ring: MmapArray<u64>,
     index: Index,
     next: usize,
 }
 
 impl Ghosts {
-    /// Of a store of so many packets: as many as its main queue has.
+    /// Creates a queue for a store of `packets_max` packets: as long as its main queue (90 %).
     pub fn new(packets_max: usize) -> Self {
         let len = (packets_max / 10 * 9).max(1);
-        Ghosts { ring: Lines::new(len), index: Index::with_capacity(len), next: 0 }
+        Ghosts { ring: MmapArray::new(len), index: Index::with_capacity(len), next: 0 }
     }
 
     pub fn memory_bytes(&self) -> usize {
         self.ring.memory_bytes() + self.index.memory_bytes()
     }
 
-    /// A name's packet went.
+    /// Adds the name of an evicted packet; the oldest name is dropped.
     pub fn push(&mut self, key: u64) {
-        let at = self.next;
-        self.next = if at + 1 == self.ring.len() { 0 } else { at + 1 };
-        let eldest = core::mem::replace(&mut self.ring[at], key);
+        let position = self.next;
+        self.next = if position + 1 == self.ring.len() { 0 } else { position + 1 };
+        let eldest = core::mem::replace(&mut self.ring[position], key);
         if eldest != 0 {
-            self.index.remove(eldest, at as u32);
+            self.index.remove(eldest, position as u32);
         }
-        if key != 0 && self.index.insert(key, at as u32).is_err() {
-            self.ring[at] = 0;
+        if key != 0 && self.index.insert(key, position as u32).is_err() {
+            self.ring[position] = 0;
         }
     }
 
-    /// True when a packet of this name went lately; that is forgotten.
+    /// Removes a name; returns whether it was in the queue.
     pub fn take(&mut self, key: u64) -> bool {
         let ring = &self.ring;
-        let Some(at) = self.index.find(key, |at| ring[at as usize] == key) else { return false };
-        self.index.remove(key, at);
-        self.ring[at as usize] = 0;
+        let Some(position) = self.index.find(key, |position| ring[position as usize] == key) else {
+            return false;
+        };
+        self.index.remove(key, position);
+        self.ring[position as usize] = 0;
         true
     }
 }

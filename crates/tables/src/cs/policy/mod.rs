@@ -1,49 +1,54 @@
-//! Which packet goes when there is no room: the one file that decides it.
+//! Eviction policies: which packet is evicted when the store is full.
 //!
-//! A policy is told what happens to entries and names the next victim. All policies keep entries in two queues, linked through the entries:
+//! A policy is called for every change of the entries and returns the next victim. All policies
+//! keep the entries in two queues, linked through the entries:
 //!
-//! | policy | first queue | second queue | goes next |
+//! | policy | first queue | second queue | next victim |
 //! |---|---|---|---|
-//! | least recently used | all, by last use | - | what was used longest ago |
-//! | priority FIFO | solicited, by arrival | unsolicited | unsolicited; else what stopped being fresh first; else what came first |
-//! | S3-FIFO | main: used more than once while in small, or back from the ghosts | small: what just came | see [`Policy::oldest_unused`] |
+//! | least recently used | all, by last use | - | least recently used |
+//! | priority FIFO | solicited, by arrival | unsolicited | unsolicited, first stale, oldest |
+//! | S3-FIFO | main: used twice, or in ghosts | small: new | [`Policy::oldest_unused`] |
 //!
-//! So another policy takes over at once, with the entries where they stand.
+//! Main invariant: every entry is in exactly one queue. So another policy can take over at once,
+//! with the entries in their places.
 //!
-//! Sources: NFD 24.07, `cs-policy-priority-fifo`; Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023, for S3-FIFO.
+//! Sources: NFD 24.07, `cs-policy-priority-fifo`; Yang et al., "FIFO queues are all you need for
+//! cache eviction", SOSP 2023, for S3-FIFO.
 
 mod ghosts;
-mod stale;
+mod stale_heap;
 
 use super::record::{Entry, NONE};
 use ghosts::Ghosts;
-use stale::StaleTimes;
+use stale_heap::StaleHeap;
 
-/// How the store chooses what goes.
+/// The eviction policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PolicyKind {
-    /// Least recently used goes first: NFD's default.
+    /// Least recently used packets first: NFD's default.
     #[default]
     Lru,
-    /// In the order they came; unsolicited and then stale ones first; what would go at once is not taken in.
+    /// In the order of arrival, but unsolicited and then stale packets first. A packet that would
+    /// be the next victim is not admitted.
     PriorityFifo,
-    /// A small queue sorts out what is asked for once only; what comes back is kept long.
+    /// A small queue filters packets that are used only once; packets that return are kept longer.
     S3Fifo,
 }
 
-/// Entries that S3-FIFO looks at for one victim; each may be used thrice, so there is always one in the end.
-const LOOKS_MAX: usize = 64;
+/// The maximum number of entries S3-FIFO visits per victim. Each may be spared three times, so a
+/// victim is always found in the end.
+const SCAN_MAX: usize = 64;
 
-/// What a policy asks of a packet that comes.
+/// The properties of a new packet that a policy uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
-    /// From when on it is not fresh, nanoseconds; now, when it never is.
+    /// The time from which on it is stale, nanoseconds; now, if it is never fresh.
     pub stale_at: u64,
-    /// Nobody waits for it.
+    /// No Interest waited for it.
     pub unsolicited: bool,
 }
 
-/// What a packet is worth to a policy that has ranks; lower ones go first.
+/// The priority class of a packet; lower ones are evicted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     Unsolicited,
@@ -51,14 +56,14 @@ pub(super) enum Rank {
     Equal,
 }
 
-/// The order of entries.
+/// The state of the policy.
 #[derive(Debug)]
 pub(super) struct Policy {
     kind: PolicyKind,
     queues: [Queue; 2],
-    /// Entries of the first queue, while the policy is priority FIFO.
-    stale: Option<Box<StaleTimes>>,
-    /// Names that went from the small queue, while the policy is S3-FIFO.
+    /// The entries of the first queue by end of freshness, for priority FIFO.
+    stale: Option<Box<StaleHeap>>,
+    /// Names evicted from the small queue, for S3-FIFO.
     ghosts: Option<Box<Ghosts>>,
 }
 
@@ -67,22 +72,29 @@ const SECOND: usize = 1;
 
 impl Policy {
     pub const fn new() -> Self {
-        Policy { kind: PolicyKind::Lru, queues: [Queue::new(), Queue::new()], stale: None, ghosts: None }
+        Policy {
+            kind: PolicyKind::Lru,
+            queues: [Queue::new(), Queue::new()],
+            stale: None,
+            ghosts: None,
+        }
     }
 
     pub const fn kind(&self) -> PolicyKind {
         self.kind
     }
 
-    /// Changes the policy, for a store of so many packets and entry numbers. For control: takes address space.
+    /// Changes the policy, for a store of this many packets and entry numbers. Reserves address
+    /// space.
     pub fn set(&mut self, kind: PolicyKind, packets_max: usize, entries_max: usize) {
         self.kind = kind;
         match kind {
             PolicyKind::Lru => {}
             PolicyKind::PriorityFifo => {
-                let stale =
-                    self.stale.get_or_insert_with(|| Box::new(StaleTimes::new(packets_max, entries_max)));
-                // Entries that came before are in their queue only: they count as fresh.
+                let stale = self
+                    .stale
+                    .get_or_insert_with(|| Box::new(StaleHeap::new(packets_max, entries_max)));
+                // Earlier entries are in their queue only: they count as fresh.
                 stale.clear();
             }
             PolicyKind::S3Fifo => {
@@ -96,17 +108,19 @@ impl Policy {
             + self.ghosts.as_ref().map_or(0, |ghosts| ghosts.memory_bytes())
     }
 
-    /// An entry came, or comes again after [`removed`](Self::removed) or [`evicted`](Self::evicted).
+    /// Adds an entry, also after [`remove`](Self::remove) or
+    /// [`remove_victim`](Self::remove_victim).
     #[inline]
-    pub fn inserted(&mut self, entries: &mut [Entry], slot: u32, arrival: Arrival) {
+    pub fn insert(&mut self, entries: &mut [Entry], slot: u32, arrival: Arrival) {
         if self.kind == PolicyKind::Lru {
             self.push(entries, FIRST, slot);
         } else {
-            self.inserted_by_rank(entries, slot, arrival);
+            self.insert_by_rank(entries, slot, arrival);
         }
     }
 
-    fn inserted_by_rank(&mut self, entries: &mut [Entry], slot: u32, arrival: Arrival) {
+    /// [Inserts](Self::insert) an entry for priority FIFO or S3-FIFO.
+    fn insert_by_rank(&mut self, entries: &mut [Entry], slot: u32, arrival: Arrival) {
         let mut queue = FIRST;
         if let (PolicyKind::S3Fifo, Some(ghosts)) = (self.kind, &mut self.ghosts) {
             queue = if ghosts.take(entries[slot as usize].key) { FIRST } else { SECOND };
@@ -122,13 +136,13 @@ impl Policy {
         self.push(entries, queue, slot);
     }
 
-    /// An entry answered.
+    /// Counts a use of an entry.
     #[inline]
-    pub fn used(&mut self, entries: &mut [Entry], slot: u32) {
+    pub fn record_use(&mut self, entries: &mut [Entry], slot: u32) {
         match self.kind {
             PolicyKind::Lru => {
                 if self.queues[FIRST].newest != slot {
-                    self.take_out(entries, slot);
+                    self.unlink(entries, slot);
                     self.push(entries, FIRST, slot);
                 }
             }
@@ -140,93 +154,102 @@ impl Policy {
         }
     }
 
-    /// The same packet came again.
-    pub fn refreshed(&mut self, entries: &mut [Entry], slot: u32, arrival: Arrival) {
+    /// The packet of an entry was inserted again.
+    pub fn refresh(&mut self, entries: &mut [Entry], slot: u32, arrival: Arrival) {
         if self.kind != PolicyKind::PriorityFifo {
-            return self.used(entries, slot);
+            return self.record_use(entries, slot);
         }
-        // Solicited once is solicited.
+        // An entry that was solicited once stays solicited.
         let unsolicited = arrival.unsolicited && entries[slot as usize].queue() == SECOND;
-        self.removed(entries, slot);
-        self.inserted(entries, slot, Arrival { unsolicited, ..arrival });
+        self.remove(entries, slot);
+        self.insert(entries, slot, Arrival { unsolicited, ..arrival });
     }
 
-    /// An entry goes for another reason than that it is the next victim.
+    /// Removes an entry that is not the victim.
     #[inline]
-    pub fn removed(&mut self, entries: &mut [Entry], slot: u32) {
+    pub fn remove(&mut self, entries: &mut [Entry], slot: u32) {
         if let (PolicyKind::PriorityFifo, Some(stale)) = (self.kind, &mut self.stale) {
             stale.remove(slot);
         }
-        self.take_out(entries, slot);
+        self.unlink(entries, slot);
     }
 
-    /// The victim goes.
+    /// Removes the victim.
     #[inline]
-    pub fn evicted(&mut self, entries: &mut [Entry], slot: u32) {
+    pub fn remove_victim(&mut self, entries: &mut [Entry], slot: u32) {
         if let (PolicyKind::S3Fifo, Some(ghosts)) = (self.kind, &mut self.ghosts) {
             let entry = &entries[slot as usize];
             if entry.queue() == SECOND {
                 ghosts.push(entry.key);
             }
         }
-        self.removed(entries, slot);
+        self.remove(entries, slot);
     }
 
-    /// The victim goes and another packet comes in its entry: call before that is changed, and [`renewed`](Self::renewed) with what this gave
-    /// behind.
+    /// The victim's entry is to be reused by another packet. To be called before the entry changes;
+    /// its result is passed to [`finish_replace`](Self::finish_replace) afterwards.
     #[inline(always)]
-    pub fn renews(&mut self, entries: &mut [Entry], slot: u32) -> bool {
-        let stays = self.kind == PolicyKind::Lru && entries[slot as usize].queue() == FIRST;
-        if !stays {
-            self.evicted(entries, slot);
+    pub fn begin_replace(&mut self, entries: &mut [Entry], slot: u32) -> bool {
+        let stays_in_queue =
+            self.kind == PolicyKind::Lru && entries[slot as usize].queue() == FIRST;
+        if !stays_in_queue {
+            self.remove_victim(entries, slot);
         }
-        stays
+        stays_in_queue
     }
 
-    /// See [`renews`](Self::renews).
+    /// The other half of [`begin_replace`](Self::begin_replace), with its result.
     #[inline(always)]
-    pub fn renewed(&mut self, entries: &mut [Entry], slot: u32, arrival: Arrival, stayed: bool) {
-        if stayed {
-            self.queues[FIRST].turn(entries, slot);
+    pub fn finish_replace(
+        &mut self,
+        entries: &mut [Entry],
+        slot: u32,
+        arrival: Arrival,
+        stays_in_queue: bool,
+    ) {
+        if stays_in_queue {
+            self.queues[FIRST].rotate(entries, slot);
         } else {
-            self.inserted(entries, slot, arrival);
+            self.insert(entries, slot, arrival);
         }
     }
 
-    /// True when the [victim](Self::victim) is the oldest of the first queue, whatever it is, and becomes the newest when it is renewed: least recently used
-    /// goes first, and no former policy left anything.
+    /// Returns whether the policy is LRU and no earlier policy has left entries in the second
+    /// queue. Then the [victim](Self::victim) is the oldest of the first queue, and reusing its
+    /// entry makes it the newest.
     #[inline(always)]
-    pub fn is_plain(&self) -> bool {
+    pub fn is_simple_lru(&self) -> bool {
         self.kind == PolicyKind::Lru && self.queues[SECOND].oldest == NONE
     }
 
-    /// The victim of a [plain](Self::is_plain) policy.
+    /// Returns the victim if the [policy is simple LRU](Self::is_simple_lru).
     #[inline(always)]
-    pub fn plain_victim(&self) -> Option<u32> {
+    pub fn lru_victim(&self) -> Option<u32> {
         let oldest = self.queues[FIRST].oldest;
         (oldest != NONE).then_some(oldest)
     }
 
-    /// What is to go next, and its rank at a time; the same one until something changes. S3-FIFO makes up its mind here.
+    /// Returns the next victim and its rank; the same one until something changes. S3-FIFO moves
+    /// entries between its queues here.
     #[inline(always)]
     pub fn victim(&mut self, entries: &mut [Entry], now: u64) -> Option<(u32, Rank)> {
         let [first, second] = [self.queues[FIRST].oldest, self.queues[SECOND].oldest];
         match self.kind {
-            // Nothing is in the second queue but what a former policy left there.
-            PolicyKind::Lru if second == NONE => some(first, Rank::Equal),
-            PolicyKind::Lru => some(second, Rank::Equal),
-            PolicyKind::PriorityFifo if second != NONE => some(second, Rank::Unsolicited),
+            // The second queue contains only what an earlier policy left there.
+            PolicyKind::Lru if second == NONE => victim_if_some(first, Rank::Equal),
+            PolicyKind::Lru => victim_if_some(second, Rank::Equal),
+            PolicyKind::PriorityFifo if second != NONE => victim_if_some(second, Rank::Unsolicited),
             PolicyKind::PriorityFifo => match self.stale.as_ref().and_then(|stale| stale.first()) {
-                Some((stale_at, slot)) if stale_at <= now => some(slot, Rank::Stale),
-                _ => some(first, Rank::Equal),
+                Some((stale_at, slot)) if stale_at <= now => victim_if_some(slot, Rank::Stale),
+                _ => victim_if_some(first, Rank::Equal),
             },
-            PolicyKind::S3Fifo => some(self.oldest_unused(entries), Rank::Equal),
+            PolicyKind::S3Fifo => victim_if_some(self.oldest_unused(entries), Rank::Equal),
         }
     }
 
-    /// False for a packet that would be the next to go, though all others could stay.
+    /// Returns false for a packet that would be the next victim itself.
     #[inline]
-    pub fn takes(&self, now: u64, arrival: Arrival, victim: Rank) -> bool {
+    pub fn admits_packet(&self, now: u64, arrival: Arrival, victim: Rank) -> bool {
         let rank = match self.kind {
             PolicyKind::PriorityFifo if arrival.unsolicited => Rank::Unsolicited,
             PolicyKind::PriorityFifo if arrival.stale_at <= now => Rank::Stale,
@@ -235,31 +258,37 @@ impl Policy {
         rank >= victim
     }
 
-    /// Entries, those that came (or were used, where that matters) last first, one queue after the other.
+    /// Iterates over entries, the most recently inserted (LRU: used) first, one queue after the
+    /// other.
     pub fn recent<'a>(&self, entries: &'a [Entry]) -> impl Iterator<Item = u32> + use<'a> {
         let [first, second] = [self.queues[FIRST].newest, self.queues[SECOND].newest];
-        let newest = if self.kind == PolicyKind::S3Fifo { [second, first] } else { [first, second] };
+        let newest =
+            if self.kind == PolicyKind::S3Fifo { [second, first] } else { [first, second] };
         newest.into_iter().flat_map(move |newest| {
-            let known = |slot: u32| (slot != NONE).then_some(slot);
-            core::iter::successors(known(newest), move |slot| known(entries[*slot as usize].older))
+            let some_slot = |slot: u32| (slot != NONE).then_some(slot);
+            core::iter::successors(some_slot(newest), move |slot| {
+                some_slot(entries[*slot as usize].older)
+            })
         })
     }
 
-    /// The entry behind the next victim, most likely.
+    /// Returns the entry that is probably the victim after the next one.
     #[inline]
-    pub fn behind_victim(&self, entries: &[Entry]) -> u32 {
+    pub fn second_victim(&self, entries: &[Entry]) -> u32 {
         let [first, second] = [self.queues[FIRST].oldest, self.queues[SECOND].oldest];
         let oldest = if second == NONE { first } else { second };
         entries.get(oldest as usize).map_or(NONE, |entry| entry.newer)
     }
 
-    /// S3-FIFO's victim. While a tenth of all are in the small queue, its oldest: one that was used more than once moves to the main queue
-    /// instead. Else the main queue's oldest: one that was used goes to that queue's end instead, a use less. [`NONE`] when there is no entry.
+    /// Returns S3-FIFO's victim; [`NONE`] if there is no entry. If the small queue has at least a
+    /// tenth of all entries: its oldest, but one used more than once moves to the main queue
+    /// instead. Else the oldest of the main queue, but one that was used moves to the end of the
+    /// queue, with one use less.
     fn oldest_unused(&mut self, entries: &mut [Entry]) -> u32 {
-        for _ in 0..LOOKS_MAX {
-            let all = self.queues[FIRST].len + self.queues[SECOND].len;
+        for _ in 0..SCAN_MAX {
+            let total = self.queues[FIRST].len + self.queues[SECOND].len;
             let from_small = self.queues[SECOND].len > 0
-                && u64::from(self.queues[SECOND].len) * 10 >= u64::from(all)
+                && u64::from(self.queues[SECOND].len) * 10 >= u64::from(total)
                 || self.queues[FIRST].len == 0;
             let slot = self.queues[if from_small { SECOND } else { FIRST }].oldest;
             let Some(entry) = entries.get_mut(slot as usize) else { return NONE };
@@ -268,7 +297,7 @@ impl Policy {
                 (true, _) => entry.set_uses(0),
                 (false, uses) => entry.set_uses(uses - 1),
             }
-            self.take_out(entries, slot);
+            self.unlink(entries, slot);
             self.push(entries, FIRST, slot);
         }
         let [first, second] = [self.queues[FIRST].oldest, self.queues[SECOND].oldest];
@@ -282,17 +311,17 @@ impl Policy {
     }
 
     #[inline]
-    fn take_out(&mut self, entries: &mut [Entry], slot: u32) {
-        self.queues[entries[slot as usize].queue()].take_out(entries, slot);
+    fn unlink(&mut self, entries: &mut [Entry], slot: u32) {
+        self.queues[entries[slot as usize].queue()].unlink(entries, slot);
     }
 }
 
 #[inline(always)]
-fn some(slot: u32, rank: Rank) -> Option<(u32, Rank)> {
+fn victim_if_some(slot: u32, rank: Rank) -> Option<(u32, Rank)> {
     (slot != NONE).then_some((slot, rank))
 }
 
-/// Entries in an order, linked through themselves.
+/// A doubly linked list through the entries, in order of insertion.
 #[derive(Debug)]
 struct Queue {
     newest: u32,
@@ -317,15 +346,15 @@ impl Queue {
         self.len += 1;
     }
 
-    /// Makes the oldest the newest.
+    /// Makes the oldest entry the newest.
     #[inline(always)]
-    fn turn(&mut self, entries: &mut [Entry], oldest: u32) {
+    fn rotate(&mut self, entries: &mut [Entry], oldest: u32) {
         let second = entries[oldest as usize].newer;
-        // Alone, it is both.
+        // A single entry is both.
         let Some(entry) = entries.get_mut(second as usize) else { return };
         entry.older = NONE;
         self.oldest = second;
-        // Where there are two, the second is the newest.
+        // With two entries, `second` is the newest.
         let newest = core::mem::replace(&mut self.newest, oldest);
         entries[newest as usize].newer = oldest;
         let entry = &mut entries[oldest as usize];
@@ -333,7 +362,7 @@ impl Queue {
     }
 
     #[inline]
-    fn take_out(&mut self, entries: &mut [Entry], slot: u32) {
+    fn unlink(&mut self, entries: &mut [Entry], slot: u32) {
         let Entry { newer, older, .. } = entries[slot as usize];
         match entries.get_mut(newer as usize) {
             Some(entry) => entry.older = older,

@@ -1,0 +1,164 @@
+//! Congestion marking, like CoDel over the length of a send queue.
+//!
+//! "A queue above the threshold for one interval sets a CongestionMark; the next mark follows after
+//! interval / sqrt(n + 1)", where n is the number of marks since the queue was last below the
+//! threshold.
+//!
+//! A queue that fills within one interval would overflow before its first mark. So the interval is
+//! a quarter while the queue is above a quarter of its bound, and a sixteenth above half of it; a
+//! queue above half is marked at once.
+
+use core::time::Duration;
+use nw_element_api::Timestamp;
+
+/// Fill level of a queue, relative to its bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Fill {
+    #[default]
+    Low,
+    /// Above a quarter.
+    Medium,
+    /// Above half.
+    High,
+}
+
+impl Fill {
+    #[inline]
+    const fn of(queue_bytes: u64, queue_max: u64) -> Self {
+        if queue_bytes > queue_max / 2 {
+            Fill::High
+        } else if queue_bytes > queue_max / 4 {
+            Fill::Medium
+        } else {
+            Fill::Low
+        }
+    }
+
+    const fn interval_parts(self) -> u32 {
+        match self {
+            Fill::Low => 1,
+            Fill::Medium => 4,
+            Fill::High => 16,
+        }
+    }
+}
+
+/// The send queue at the moment a packet is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueState {
+    /// Bytes queued.
+    pub bytes: u64,
+    /// Bytes beyond which packets are dropped.
+    pub bytes_max: u64,
+}
+
+/// Marking state of one face.
+#[derive(Clone, Debug, Default)]
+pub struct Marking {
+    /// When the next mark is due; `None` while the queue is below the threshold.
+    next: Option<Timestamp>,
+    /// When the queue rose above the threshold, or the last mark was set.
+    since: Timestamp,
+    /// Marks since the queue was last below the threshold.
+    marks: u32,
+    fill: Fill,
+}
+
+impl Marking {
+    /// Returns whether a packet sent now gets a mark. Must be called for each packet.
+    #[inline]
+    pub fn is_due(
+        &mut self,
+        now: Timestamp,
+        queue: QueueState,
+        threshold: u64,
+        interval: Duration,
+    ) -> bool {
+        if queue.bytes <= threshold {
+            if self.next.is_some() {
+                *self = Marking::default();
+            }
+            return false;
+        }
+        let fill = Fill::of(queue.bytes, queue.bytes_max);
+        match self.next {
+            Some(next) if now < next && fill == self.fill => false,
+            Some(next) => {
+                let due = now >= next || fill == Fill::High && self.marks == 0;
+                self.schedule(now, due, fill, interval);
+                due
+            }
+            None => {
+                self.since = now;
+                let due = fill == Fill::High;
+                self.schedule(now, due, fill, interval);
+                due
+            }
+        }
+    }
+
+    fn schedule(&mut self, now: Timestamp, marked: bool, fill: Fill, interval: Duration) {
+        if marked {
+            self.marks += 1;
+            self.since = now;
+        }
+        self.fill = fill;
+        let interval = interval / fill.interval_parts();
+        self.next = Some(self.since + interval.div_f64(f64::from(self.marks + 1).sqrt()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_that_stays_long_is_marked_at_decreasing_intervals() {
+        let mut marking = Marking::default();
+        let interval = Duration::from_millis(100);
+        let mut due = |ms, bytes| {
+            let queue = QueueState { bytes, bytes_max: 1 << 20 };
+            marking.is_due(Timestamp::from_millis(ms), queue, 1000, interval)
+        };
+        assert!(!due(0, 1000));
+        assert!(!due(1, 1001));
+        assert!(!due(100, 1001));
+        assert!(due(101, 1001));
+        // 100 / sqrt(2) = 70.7, 100 / sqrt(3) = 57.7.
+        assert!(!due(171, 2000));
+        assert!(due(172, 2000));
+        assert!(!due(229, 2000));
+        assert!(due(230, 2000));
+        // The queue is short once: the schedule starts again.
+        assert!(!due(231, 10));
+        assert!(!due(232, 2000));
+        assert!(!due(331, 2000));
+        assert!(due(332, 2000));
+    }
+
+    #[test]
+    fn queue_above_half_of_its_bound_marks_at_once() {
+        let mut marking = Marking::default();
+        let mut due = |ms, bytes| {
+            let queue = QueueState { bytes, bytes_max: 1000 };
+            marking.is_due(Timestamp::from_millis(ms), queue, 10, Duration::from_millis(160))
+        };
+        assert!(due(0, 501) && !due(1, 501) && !due(7, 900));
+        // 160 / 16 / sqrt(2) = 7.1.
+        assert!(due(8, 900) && !due(9, 900));
+        assert!(!due(10, 9) && !due(11, 11));
+        // The queue grows before the first mark of a low fill level is due.
+        assert!(due(12, 600));
+    }
+
+    #[test]
+    fn queue_above_a_quarter_of_its_bound_marks_after_a_quarter_of_the_interval() {
+        let mut marking = Marking::default();
+        let mut due = |ms, bytes| {
+            let queue = QueueState { bytes, bytes_max: 1000 };
+            marking.is_due(Timestamp::from_millis(ms), queue, 10, Duration::from_millis(160))
+        };
+        assert!(!due(0, 20) && !due(30, 20));
+        assert!(!due(31, 300) && !due(39, 300) && due(40, 300));
+    }
+}

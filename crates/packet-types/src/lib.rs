@@ -1,0 +1,21 @@
+//! The vocabulary that packet processing shares: [`FaceId`] and the table of faces, [`Timestamp`],
+//! [`InterestKey`].
+//!
+//! Layer 1: depends on `nw-name` only. It has no socket, no clock, no table of packets.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod face;
+mod interest_key;
+mod timestamp;
+
+pub use face::{FaceId, FaceInfo, FaceTable, LinkType, Peer, Scope};
+pub use interest_key::InterestKey;
+pub use timestamp::Timestamp;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -400,7 +400,7 @@ fn run_phases(place: &Place, run: usize) -> Result<Vec<Phase>> {
             match what {
                 "quiet" => thread::sleep(QUIET_TIME),
                 "import" => {
-                    drop(import(&mut client, (0..ROUTES).map(|index| route(index, &faces)))?)
+                    import(&mut client, (0..ROUTES).map(|index| route(index, &faces)))?;
                 }
                 "inherit" => {
                     let answers =

@@ -201,7 +201,7 @@ impl Control {
     ) {
         match reply_to {
             ReplyTo::Interest(name, token) => {
-                drop(self.send_response(name.as_ref(), token, &response, env))
+                self.send_response(name.as_ref(), token, &response, env);
             }
             ReplyTo::Host(operation) => self.host_replies.push((operation, bounded(response))),
         }

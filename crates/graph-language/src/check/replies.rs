@@ -64,7 +64,7 @@ fn reply_sources(graph: &Graph, requests: &Reach) -> Vec<Source> {
                 from.extend(graph.sources().filter(|from| !matches!(from, Source::Port(..))))
             }
             Target::Face(face) if connected(Source::Face(*face)) => {
-                drop(from.insert(Source::Face(*face)))
+                from.insert(Source::Face(*face));
             }
             Target::Face(_) => drop(from.insert(Source::Faces)),
             Target::Port(..) => {}

@@ -37,7 +37,6 @@ const WITHIN: &[(&str, &str)] = &[
     ("nw-link", "nw-element-api"),
     ("nw-testkit", "nw-element-api"),
     ("nw-control", "nw-api"),
-    ("nw-control", "nw-faces"),
     ("nw-rest-api", "nw-router"),
     ("nw-service", "nw-graph"),
     ("nw-service", "nw-rest-api"),

@@ -316,7 +316,7 @@ impl<'a> ParameterReader<'a> {
         match uri.parse::<Name>() {
             Ok(parsed) => Some(parsed),
             Err(error) => {
-                self.error(name, format!("{uri:?} is not a name: {error}"));
+                self.error(name, format!("{uri:?}: {error}"));
                 None
             }
         }

@@ -1,4 +1,5 @@
-# Two commands do everything on a fresh Debian or Ubuntu: `make demo` and `make test`. `make help` lists the rest.
+# Two commands do everything on a fresh Debian or Ubuntu: `make demo` and `make test`. `make help`
+# lists the rest.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -8,7 +9,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 .PHONY: help demo test docs bench build install uninstall fuzz fuzz-nightly clean
 .DEFAULT_GOAL := help
 
-help: ## what can be made
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
 build: ## the release binary: target/release/nw
@@ -20,7 +21,7 @@ demo: ## a real file through real routers, with figures; about five minutes to b
 	$(CARGO) build --profile demo --locked -p nw-cli
 	@target/demo/nw demo
 
-test: ## every check there is
+test: ## every check
 	@tools/setup test
 	@tools/check
 
@@ -35,15 +36,16 @@ bench: ## every benchmark, or ROW=name; target/bench.json for programs
 fuzz: ## a minute of fuzzing for each decoder (SECONDS_EACH=60)
 	@fuzz/run.sh "$${SECONDS_EACH:-60}"
 
-fuzz-nightly: ## ten minutes of fuzzing for each decoder, some four hours: for a job that runs at night
+fuzz-nightly: ## ten minutes of fuzzing for each decoder, some four hours: for a nightly job
 	@fuzz/run.sh 600
 
-# Builds only where nothing was built: root, who may write to /usr/local, need not have Rust. What is installed is what `make build` made last.
+# Builds only if no binary exists, because root, with write access to /usr/local, need not have
+# Rust. Installs the binary that `make build` made last.
 install: $(if $(wildcard target/release/nw),,build) ## nw, its man pages and completions below PREFIX (default /usr/local)
 	@tools/install "$${PREFIX:-/usr/local}"
 
-uninstall: ## take away what make install put below PREFIX
+uninstall: ## remove what make install put below PREFIX
 	@tools/install --remove "$${PREFIX:-/usr/local}"
 
-clean: ## all that was built
+clean: ## remove all build output
 	$(CARGO) clean

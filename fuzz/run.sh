@@ -1,12 +1,14 @@
 #!/bin/sh
-# Runs the fuzz targets, one after the other, on stable Rust: fuzz/run.sh [seconds each, 60] [target...]
+# Runs the fuzz targets, one after the other, on stable Rust.
+# Usage: fuzz/run.sh [seconds each, default 60] [target...]
 set -eu
 cd "$(dirname "$0")"
 seconds=${1:-60}
 [ $# -gt 0 ] && shift
 targets=${*:-$(ls fuzz_targets | sed 's/\.rs$//')}
 
-# libFuzzer's instrumentation, without cargo-fuzz and without a nightly compiler. --target keeps it off build scripts.
+# libFuzzer's instrumentation, without cargo-fuzz and without a nightly compiler. --target keeps it
+# off build scripts.
 triple=$(rustc -vV | sed -n 's/^host: //p')
 sancov="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
 sancov="$sancov -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
@@ -16,7 +18,8 @@ RUSTFLAGS="${RUSTFLAGS:-} $sancov --cfg fuzzing" cargo build --release --target 
 for target in $targets; do
     mkdir -p "found/$target" "artifacts/$target" "corpus/$target"
     echo "== $target, $seconds s"
-    # New inputs go to found/, which is not committed; corpus/ holds the seeds and what once broke something.
+    # New inputs go to found/, which is not committed; corpus/ has the seeds and inputs that once
+    # failed.
     "target/$triple/release/$target" -max_total_time="$seconds" -max_len=9000 -timeout=5 -rss_limit_mb=1024 \
         -print_final_stats=1 -verbosity=0 -artifact_prefix="artifacts/$target/" "found/$target" "corpus/$target"
 done

@@ -1,13 +1,13 @@
-//! The target over signed commands, apart from the others because it needs the `trust` crate.
+//! The target for signed commands, in a file of its own because it needs the `trust` crate.
 //! Replayed by `crates/trust/tests/corpus.rs`.
 
 use nw_trust::{Command, CommandPolicy};
 use nw_wire::Interest;
 
-/// Milliseconds since 1970 that all inputs are judged at.
+/// Time at which all inputs are checked, in milliseconds since 1970.
 const NOW_MS: u64 = 1_700_000_000_000;
 
-/// A command Interest, by the default rules from a local face.
+/// Checks a command Interest by the default rules, as from a local face.
 pub fn command(bytes: &[u8]) -> Result<(), &'static str> {
     let interest = Interest::check(bytes).map_err(|e| e.fault.as_str())?;
     let mut policy = CommandPolicy::default();

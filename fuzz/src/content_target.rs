@@ -1,12 +1,12 @@
-//! Content that others publish and our programs act on: prefix announcements. Replayed by
-//! `crates/control/tests/corpus.rs`.
+//! Content from the network that the router acts on: prefix announcements.
+//! Replayed by `crates/control/tests/corpus.rs`.
 
-/// A Data as a prefix announcement: accepted, or refused with a sentence.
+/// Checks a Data as a prefix announcement: accepted, or refused with a reason.
 pub fn announcement(bytes: &[u8]) -> Result<(), &'static str> {
     match nw_control::check_announcement(bytes) {
         Ok(()) => Ok(()),
-        Err(why) => {
-            assert!(!why.is_empty());
+        Err(reason) => {
+            assert!(!reason.is_empty());
             Err("refused")
         }
     }

@@ -1,5 +1,5 @@
-//! The targets over what `api` decodes: management messages and the configuration file. Replayed by
-//! `crates/api/tests/corpus.rs`.
+//! The targets for the decoders of `api`: management messages and the configuration file.
+//! Replayed by `crates/api/tests/corpus.rs`.
 
 use nw_api::config::Config;
 use nw_api::management::client::{decode_cs_info, decode_items, decode_status};
@@ -9,8 +9,8 @@ use nw_api::management::{
 };
 use nw_wire::Interest;
 
-/// Every decoder of management, on the same bytes; what is accepted must survive being written and
-/// read again.
+/// Runs every management decoder on the same bytes. An accepted value must be equal after encoding
+/// and decoding again.
 pub fn management(bytes: &[u8]) -> Result<(), &'static str> {
     let mut accepted = false;
     if let Ok(parameters) = ControlParameters::decode(bytes) {
@@ -39,7 +39,8 @@ pub fn management(bytes: &[u8]) -> Result<(), &'static str> {
     if accepted { Ok(()) } else { Err("refused") }
 }
 
-/// A configuration file: accepted, or refused with at least one problem that names a line of it.
+/// Parses a configuration file: accepted, or refused with at least one problem that names a line of
+/// it.
 pub fn config(bytes: &[u8]) -> Result<(), &'static str> {
     let Ok(text) = core::str::from_utf8(bytes) else { return Err("refused") };
     match Config::parse("nw.toml", text) {

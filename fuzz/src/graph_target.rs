@@ -1,11 +1,11 @@
-//! The target over graph files. Replayed by `crates/graph/tests/corpus.rs`.
+//! The target for graph files. Replayed by `crates/graph/tests/corpus.rs`.
 
 use nw_element_api::Value;
 use nw_graph::GraphFile;
 use nw_graph::check::check;
 
-/// A graph file: read, or refused with problems that stand in the text. Numbers are left out before
-/// the graph is judged: they may ask for large tables.
+/// Parses and checks a graph file: accepted, or refused with problems on lines of the text. Numbers
+/// are removed before the check, because they may request large tables.
 pub fn graph(bytes: &[u8]) -> Result<(), &'static str> {
     let Ok(text) = core::str::from_utf8(bytes) else { return Err("refused") };
     let (mut file, problems) = GraphFile::parse(text);
@@ -24,6 +24,6 @@ pub fn graph(bytes: &[u8]) -> Result<(), &'static str> {
         let from = !matches!(connection.from, nw_graph::Source::Port(node, _) if node >= nodes);
         from && !matches!(connection.to, nw_graph::Target::Port(node, _) if node >= nodes)
     });
-    let judged = check(&file.graph);
-    if problems.is_empty() && judged.is_empty() { Ok(()) } else { Err("refused") }
+    let check_problems = check(&file.graph);
+    if problems.is_empty() && check_problems.is_empty() { Ok(()) } else { Err("refused") }
 }

@@ -1,7 +1,9 @@
-//! What the fuzzers run. `fuzz/README.md` says how.
+//! The functions that the fuzzers run; see `fuzz/README.md`.
 
 pub mod balancer_target;
 pub mod command_target;
+pub mod content_target;
+pub mod control_targets;
 pub mod graph_target;
 pub mod link_target;
 pub mod metadata_target;
@@ -10,6 +12,4 @@ pub mod safebag_target;
 pub mod scenario_target;
 pub mod shared_memory_target;
 pub mod targets;
-pub mod content_target;
-pub mod control_targets;
 pub mod websocket_target;

@@ -1,5 +1,5 @@
-//! The link service, which keeps state over packets: reassembly and reliability against whatever a
-//! peer sends, and time that passes. Frames of AF_XDP and messages of netlink as well. Replayed by
+//! The link service, which keeps state between packets: reassembly and reliability under any input
+//! of a peer, with time passing. Also frames of AF_XDP and messages of netlink. Replayed by
 //! `crates/faces/tests/corpus.rs`.
 
 use core::time::Duration;
@@ -12,11 +12,11 @@ use nw_link::{FaceCounters, FaceFlags, LinkDefaults};
 use nw_name::HashKey;
 use nw_wire::LpHeader;
 
-/// Bytes of fragments that all faces together may hold here: few, so that the bound is met.
+/// Maximum of fragment bytes of all faces: small, so that inputs reach it.
 const BYTES_MAX: usize = 64 * 1024;
 const STEPS_MAX: usize = 2000;
 
-/// A link service with what it borrows.
+/// A link service with the pools and counters that it uses.
 struct Link {
     service: LinkService,
     pool: Pool,
@@ -26,14 +26,15 @@ struct Link {
     now: Timestamp,
 }
 
-/// The first byte has the flags of the face and its MTU; what follows are steps: time that passes,
-/// link packets as they are, link packets made of numbers, acknowledgements, packets to send.
+/// Runs a link service. The first byte has the flags of the face and its MTU; the others are steps:
+/// time that passes, raw link packets, link packets built from numbers, acknowledgements, packets
+/// to send.
 pub fn link(bytes: &[u8]) -> Result<(), &'static str> {
     let mut bytes = Bytes(bytes);
-    let how = bytes.one();
-    let mtu = [None, Some(64), Some(200), Some(1400)][usize::from(how >> 6)];
+    let flags = bytes.byte();
+    let mtu = [None, Some(64), Some(200), Some(1400)][usize::from(flags >> 6)];
     let mut settings = LinkSettings::new(&LinkDefaults::default(), mtu);
-    settings.flags = FaceFlags(u64::from(how & 7));
+    settings.flags = FaceFlags(u64::from(flags & 7));
     let limits = ReassemblyLimits { bytes_max_all: BYTES_MAX, ..ReassemblyLimits::default() };
     let mut link = Link {
         service: LinkService::new(settings, u64::MAX - 3),
@@ -59,41 +60,43 @@ pub fn link(bytes: &[u8]) -> Result<(), &'static str> {
 }
 
 impl Link {
-    /// Does one step and returns the network packets that came of it.
+    /// Runs one step and returns the number of network packets that it delivered.
     fn step(&mut self, bytes: &mut Bytes<'_>) -> usize {
-        match bytes.one() % 6 {
+        match bytes.byte() % 6 {
             0 => {
-                self.now = self.now + Duration::from_millis(u64::from(bytes.one()) * 8);
+                self.now = self.now + Duration::from_millis(u64::from(bytes.byte()) * 8);
                 let mut drops = DropRecorder { face: &mut self.face, total: &mut self.all };
                 self.service.expire(self.now, &mut self.budget, &mut drops);
                 0
             }
             1 => {
-                let len = usize::from(bytes.one()) * 8;
-                let packet = bytes.some(len).to_vec();
+                let len = usize::from(bytes.byte()) * 8;
+                let packet = bytes.take(len).to_vec();
                 self.receive(&packet, 0)
             }
             2 | 3 => self.fragment(bytes),
             4 => {
-                let numbers: Vec<u64> = (0..bytes.one() % 8)
-                    .map(|_| (u64::MAX - 3).wrapping_add(u64::from(bytes.one())))
+                let numbers: Vec<u64> = (0..bytes.byte() % 8)
+                    .map(|_| (u64::MAX - 3).wrapping_add(u64::from(bytes.byte())))
                     .collect();
                 let mut packet = Vec::new();
                 LpHeader { acks: &numbers, ..LpHeader::default() }.encode(0, &mut packet);
                 self.receive(&packet, 0)
             }
             _ => {
-                self.send(usize::from(bytes.one()) * 32);
+                self.send(usize::from(bytes.byte()) * 32);
                 0
             }
         }
     }
 
-    /// A fragment whose sequence number, index and count are near those of others.
+    /// Receives a fragment whose sequence number, index and count are close to those of other
+    /// fragments.
     fn fragment(&mut self, bytes: &mut Bytes<'_>) -> usize {
-        let (sequence, index, count, sender) = (bytes.one(), bytes.one(), bytes.one(), bytes.one());
-        let len = usize::from(bytes.one()) * 4;
-        let payload = bytes.some(len).to_vec();
+        let (sequence, index, count, sender) =
+            (bytes.byte(), bytes.byte(), bytes.byte(), bytes.byte());
+        let len = usize::from(bytes.byte()) * 4;
+        let payload = bytes.take(len).to_vec();
         let header = LpHeader {
             sequence: Some(u64::from(sequence).wrapping_sub(4)),
             fragment: Some((u64::from(index % 16), u64::from(count % 16))),
@@ -139,7 +142,7 @@ impl Link {
     }
 }
 
-/// A frame as AF_XDP and Ethernet faces read it: what is found is inside the frame.
+/// Parses a frame as AF_XDP and Ethernet faces do: the packet found is inside the frame.
 pub fn frame(bytes: &[u8]) -> Result<(), &'static str> {
     match read(bytes) {
         Ok(seen) => {
@@ -152,24 +155,24 @@ pub fn frame(bytes: &[u8]) -> Result<(), &'static str> {
     }
 }
 
-/// Messages of the kernel about interfaces, addresses, neighbours and routes.
+/// Parses netlink messages about interfaces, addresses, neighbours and routes.
 pub fn netlink(bytes: &[u8]) -> Result<(), &'static str> {
     let count = nw_faces::raw::events(bytes).count();
     assert!(count <= bytes.len(), "no message is shorter than its header");
     if count > 0 { Ok(()) } else { Err("nothing") }
 }
 
-/// What is left of the input; zeros, or less than was asked for, behind its end.
+/// The unread input. After its end `byte` returns 0 and `take` fewer bytes.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
-    fn one(&mut self) -> u8 {
-        self.some(1).first().copied().unwrap_or(0)
+    fn byte(&mut self) -> u8 {
+        self.take(1).first().copied().unwrap_or(0)
     }
 
-    fn some(&mut self, len: usize) -> &'a [u8] {
-        let (some, rest) = self.0.split_at(len.min(self.0.len()));
-        self.0 = rest;
-        some
+    fn take(&mut self, len: usize) -> &'a [u8] {
+        let (taken, unread) = self.0.split_at(len.min(self.0.len()));
+        self.0 = unread;
+        taken
     }
 }

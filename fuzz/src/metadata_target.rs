@@ -4,7 +4,7 @@
 use nw_app::object::version_in_metadata;
 use nw_name::Name;
 
-/// The content of a metadata Data for `/f/ile`: what is accepted is a name below it.
+/// Reads the content of a metadata Data for `/f/ile`: an accepted name is below that one.
 pub fn metadata(bytes: &[u8]) -> Result<(), &'static str> {
     let object: Name = "/f/ile".parse().expect("a name");
     match version_in_metadata(object.as_ref(), bytes) {

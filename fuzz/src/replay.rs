@@ -1,10 +1,10 @@
-//! Replays the corpus of a fuzz target; the crates whose code a target runs do so in their tests.
-//! `crates/wire/tests/corpus.rs` says what file names promise.
+//! Replays the corpus of a fuzz target, in the tests of the crate whose code the target runs.
+//! `crates/wire/tests/corpus.rs` describes the meaning of file names.
 
 use std::fs;
 use std::path::Path;
 
-/// Runs every seed of a target and returns how many there were.
+/// Runs every seed of a target and returns their number.
 pub fn replay(target: &str, run: fn(&[u8]) -> Result<(), &'static str>) -> usize {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let mut replayed = 0;
@@ -14,7 +14,7 @@ pub fn replay(target: &str, run: fn(&[u8]) -> Result<(), &'static str>) -> usize
         let outcome = run(&fs::read(&path).expect("a readable seed"));
         match (outcome, name.split_once('-')) {
             (Ok(()), Some(("ok", _))) | (_, Some(("found", _))) => {}
-            (Err(fault), Some(("bad", rest))) if rest.split('-').next() == Some(fault) => {}
+            (Err(fault), Some(("bad", expected))) if expected.split('-').next() == Some(fault) => {}
             _ => panic!("{target}/{name}: {outcome:?}"),
         }
         replayed += 1;

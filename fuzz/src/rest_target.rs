@@ -1,4 +1,4 @@
-//! The target over bodies of REST requests. Replayed by `crates/rest-api/tests/corpus.rs`.
+//! The target for bodies of REST requests. Replayed by `crates/rest-api/tests/corpus.rs`.
 
 use nw_api::balancer::{AgentReport, MemberChange, MemberWanted};
 use nw_api::rest::{CsChange, CsErase, FaceWanted, LogLevels, RouteWanted, StrategyWanted};
@@ -7,25 +7,27 @@ use nw_rest_api::read_body;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Every body that a server takes, from the same bytes; what is accepted must survive being written
-/// and read again.
+/// Decodes the bytes as every type of request body. An accepted value must be equal after encoding
+/// and decoding again.
 pub fn rest_body(bytes: &[u8]) -> Result<(), &'static str> {
     let accepted = [
-        survives::<FaceWanted>(bytes),
-        survives::<RouteWanted>(bytes),
-        survives::<StrategyWanted>(bytes),
-        survives::<CsChange>(bytes),
-        survives::<CsErase>(bytes),
-        survives::<LogLevels>(bytes),
-        survives::<GraphChange>(bytes),
-        survives::<MemberWanted>(bytes),
-        survives::<MemberChange>(bytes),
-        survives::<AgentReport>(bytes),
+        round_trips::<FaceWanted>(bytes),
+        round_trips::<RouteWanted>(bytes),
+        round_trips::<StrategyWanted>(bytes),
+        round_trips::<CsChange>(bytes),
+        round_trips::<CsErase>(bytes),
+        round_trips::<LogLevels>(bytes),
+        round_trips::<GraphChange>(bytes),
+        round_trips::<MemberWanted>(bytes),
+        round_trips::<MemberChange>(bytes),
+        round_trips::<AgentReport>(bytes),
     ];
     if accepted.contains(&true) { Ok(()) } else { Err("refused") }
 }
 
-fn survives<T: Serialize + DeserializeOwned + PartialEq + core::fmt::Debug>(bytes: &[u8]) -> bool {
+fn round_trips<T: Serialize + DeserializeOwned + PartialEq + core::fmt::Debug>(
+    bytes: &[u8],
+) -> bool {
     let Ok(body) = read_body::<T>(bytes) else { return false };
     let written = serde_json::to_vec(&body).expect("strings and numbers");
     assert_eq!(read_body::<T>(&written).ok(), Some(body));

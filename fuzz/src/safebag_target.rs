@@ -1,15 +1,15 @@
-//! The target over SafeBags, apart from the others because it needs the `trust` crate. Replayed by
-//! `crates/trust/tests/corpus.rs`.
+//! The target for SafeBags, in a file of its own because it needs the `trust` crate.
+//! Replayed by `crates/trust/tests/corpus.rs`.
 
 use nw_trust::{Error, safebag};
 
-/// More rounds than these only take time.
+/// Maximum of key derivation rounds: more only take time.
 const ROUNDS_MAX: u32 = 5000;
 
-/// A SafeBag, opened with the passphrase of the seeds.
+/// Opens a SafeBag with the passphrase of the seeds.
 pub fn safebag(bytes: &[u8]) -> Result<(), &'static str> {
     let rounds = safebag::rounds(bytes).map_err(|_| "unreadable")?;
-    let certificate = safebag::certificate(bytes).expect("what has rounds has a certificate");
+    let certificate = safebag::certificate(bytes).expect("a bag with rounds has a certificate");
     assert!(certificate.len() < bytes.len());
     if rounds > ROUNDS_MAX {
         return Err("slow");

@@ -1,9 +1,9 @@
-//! Files of the simulator: scenarios, and topologies in GML or as lists of links. Replayed by
-//! `crates/sim/tests/corpus.rs`.
+//! Files of the simulator: scenarios, and topologies in GML or as lists of links.
+//! Replayed by `crates/sim/tests/corpus.rs`.
 
 use nw_sim::{Overrides, Scenario, Topology};
 
-/// A scenario: accepted, or refused with at least one problem that names a line of it.
+/// Parses a scenario: accepted, or refused with at least one problem that names a line of it.
 pub fn scenario(bytes: &[u8]) -> Result<(), &'static str> {
     let Ok(text) = core::str::from_utf8(bytes) else { return Err("refused") };
     match Scenario::parse("s.toml", text, None, &Overrides::default()) {
@@ -18,8 +18,8 @@ pub fn scenario(bytes: &[u8]) -> Result<(), &'static str> {
     }
 }
 
-/// The first byte is the format: `g` is GML, anything else a list of links. What is accepted holds
-/// the promises of [`Topology`].
+/// Parses a topology. The first byte is the format: `g` is GML, anything else a list of links. An
+/// accepted topology satisfies the invariants of [`Topology`].
 pub fn topology(bytes: &[u8]) -> Result<(), &'static str> {
     let Some((format, text)) = bytes.split_first() else { return Err("refused") };
     let Ok(text) = core::str::from_utf8(text) else { return Err("refused") };

@@ -1,6 +1,6 @@
-//! What each fuzz target does with its input. The fuzzers call these, and so does the replay of the
-//! corpora in `cargo test` (`crates/wire/tests/corpus.rs`), which also holds seeds to the outcome
-//! their file name promises.
+//! The fuzz targets for packets and names. The fuzzers call these functions, and so does the replay
+//! of the corpora in `cargo test` (`crates/wire/tests/corpus.rs`), which also compares each outcome
+//! with the one in the seed's file name.
 
 use nw_name::{HashKey, Name, NameRef, PrefixHashes};
 use nw_wire::certificate::Certificate;
@@ -12,7 +12,7 @@ use nw_wire::{Data, Error, Framing, Interest, LpHeader, LpPacket, PACKET_LEN_MAX
 /// Accepted, or refused for the named fault.
 pub type Outcome = Result<(), &'static str>;
 
-/// A target's name and what it does.
+/// A target's name and function.
 pub type Target = (&'static str, fn(&[u8]) -> Outcome);
 
 /// Every target.
@@ -35,7 +35,7 @@ fn refuse(bytes: &[u8], error: Error) -> &'static str {
     error.fault.as_str()
 }
 
-/// The TLV-VALUE of a name.
+/// Checks the TLV-VALUE of a name.
 pub fn name(bytes: &[u8]) -> Outcome {
     let name = NameRef::check(bytes).map_err(|e| refuse(bytes, e))?;
     let rebuilt: Name = name.components().collect();
@@ -47,7 +47,7 @@ pub fn name(bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// A name as people write it.
+/// Parses a name URI.
 pub fn name_uri(bytes: &[u8]) -> Outcome {
     let uri = std::str::from_utf8(bytes).map_err(|_| "uri")?;
     let name: Name = uri.parse().map_err(|e: nw_name::uri::UriError| {
@@ -59,7 +59,7 @@ pub fn name_uri(bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// An Interest.
+/// Checks an Interest.
 pub fn interest(bytes: &[u8]) -> Outcome {
     let interest = Interest::check(bytes).map_err(|e| refuse(bytes, e))?;
     let start = interest.name_start();
@@ -81,7 +81,7 @@ pub fn interest(bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// A Data.
+/// Checks a Data.
 pub fn data(bytes: &[u8]) -> Outcome {
     let data = Data::check(bytes).map_err(|e| refuse(bytes, e))?;
     let start = data.name_start();
@@ -98,7 +98,7 @@ pub fn data(bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// A link packet; what is inside is not looked at.
+/// Checks a link packet, without its fragment.
 pub fn lp(bytes: &[u8]) -> Outcome {
     let packet = LpPacket::check(bytes).map_err(|e| refuse(bytes, e))?;
     assert!(packet.frag_index < packet.frag_count && packet.frag_count <= 400);
@@ -118,12 +118,12 @@ pub fn lp(bytes: &[u8]) -> Outcome {
         prefix_announcement: packet.prefix_announcement,
         receive_window_kib: packet.receive_window_kib,
     };
-    // Written again, it reads the same.
+    // Encoded and decoded again, it is the same.
     let payload = packet.fragment.unwrap_or(&[]);
     let mut again = Vec::new();
     header.encode(payload.len(), &mut again);
     again.extend_from_slice(payload);
-    let second = LpPacket::check(&again).expect("what we write");
+    let second = LpPacket::check(&again).expect("an encoded packet is valid");
     assert_eq!((second.fragment, second.sequence), (packet.fragment, packet.sequence));
     assert_eq!((second.pit_token, second.nack), (packet.pit_token, packet.nack));
     assert_eq!(second.acks().collect::<Vec<_>>(), acks);
@@ -136,7 +136,7 @@ pub fn lp(bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// A certificate's outer form.
+/// Checks a certificate's structure, without its signature.
 pub fn certificate(bytes: &[u8]) -> Outcome {
     let certificate = Certificate::check(bytes).map_err(|e| refuse(bytes, e))?;
     assert!(certificate.identity().is_prefix_of(certificate.key_name()));
@@ -147,7 +147,7 @@ pub fn certificate(bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// The readable tree: any input has one, and it is bounded.
+/// Prints the readable tree: every input has one, of bounded size.
 pub fn dissect(bytes: &[u8]) -> Outcome {
     let options = Options { depth_max: 9, lines_max: 200, bytes_max: 16 };
     let lines: Vec<_> = dissect::lines(bytes, options).collect();
@@ -159,25 +159,26 @@ pub fn dissect(bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// The head of a stream, which comes in pieces.
+/// Frames the first packet of a stream that arrives in pieces.
 pub fn stream(bytes: &[u8]) -> Outcome {
     let whole = frame(bytes, PACKET_LEN_MAX).map_err(|e| refuse(bytes, e))?;
     if let Framing::Whole(len) = whole {
         assert!(len >= 2 && len <= bytes.len() && len <= PACKET_LEN_MAX);
     }
-    // Fewer bytes never say otherwise: they wait, until the packet is whole.
+    // Fewer bytes give the same result, or `Partial` until the packet is complete.
     for end in 0..bytes.len().min(300) {
         match (frame(&bytes[..end], PACKET_LEN_MAX), whole) {
             (Ok(Framing::Partial), Framing::Whole(len)) => assert!(end < len),
             (Ok(Framing::Whole(short)), Framing::Whole(len)) => assert!(short == len && end >= len),
             (Ok(Framing::Partial), Framing::Partial) => {}
-            other => panic!("{other:?} of the first {end} bytes"),
+            outcome => panic!("{outcome:?} of the first {end} bytes"),
         }
     }
     Ok(())
 }
 
-/// As a router takes a datagram: link header off, packet checked, prefixes hashed on the way.
+/// Decodes a datagram as a router does: removes the link header, checks the packet and hashes
+/// prefixes in the same pass.
 pub fn decode(bytes: &[u8]) -> Outcome {
     let packet = LpPacket::check(bytes).map_err(|e| refuse(bytes, e))?;
     let Some(fragment) = packet.fragment.filter(|_| !packet.is_fragmented()) else { return Ok(()) };
@@ -204,7 +205,7 @@ pub fn decode(bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// Nothing that is cut short is accepted. Long inputs are cut at some places only, for speed.
+/// Checks that no truncated input is accepted. Long inputs are cut at some places only, for speed.
 fn refuse_cuts(bytes: &[u8], refused: impl Fn(&[u8]) -> bool) {
     (0..bytes.len())
         .step_by(1 + bytes.len() / 64)

@@ -1,5 +1,5 @@
-//! What a WebSocket peer may send: a request, an answer to ours, or frames in pieces. Replayed by
-//! `crates/faces/tests/corpus.rs`.
+//! Input of a WebSocket peer: a request, an answer to our request, or frames in pieces.
+//! Replayed by `crates/faces/tests/corpus.rs`.
 
 use nw_element_api::{Packet, Pool};
 use nw_faces::queue::ByteQueue;
@@ -13,14 +13,14 @@ use nw_name::HashKey;
 use std::cell::Cell;
 use std::net::SocketAddr;
 
-/// The first byte says what the others are: 0 a request, 1 an answer, otherwise frames that are
-/// read so many bytes at a time.
+/// Runs one side of a connection. The first byte is the kind of the others: 0 a request, 1 an
+/// answer, any other number: frames that arrive in chunks of this many bytes.
 pub fn websocket(bytes: &[u8]) -> Result<(), &'static str> {
-    let Some((what, bytes)) = bytes.split_first() else { return Err("partial") };
-    match what {
+    let Some((kind, bytes)) = bytes.split_first() else { return Err("partial") };
+    match kind {
         0 => request(bytes),
         1 => answer(bytes),
-        piece => frames(bytes, usize::from(*piece)),
+        chunk_len => frames(bytes, usize::from(*chunk_len)),
     }
 }
 
@@ -42,26 +42,26 @@ fn request(bytes: &[u8]) -> Result<(), &'static str> {
     }
 }
 
-/// Nobody can know the key of an opening, so nothing is accepted.
+/// The key of an opening is random, so no answer is accepted.
 fn answer(bytes: &[u8]) -> Result<(), &'static str> {
     let opening =
         ClientHandshake::new(SocketAddr::from(([127, 0, 0, 1], 9696)), "bm90IHRoZSBzYW1wbGUhIQ==");
     match opening.check_response(bytes) {
         Ok(None) => Err("partial"),
-        Ok(Some(_)) => panic!("accepted an answer to another question"),
+        Ok(Some(_)) => panic!("accepted an answer to another request"),
         Err(_) => Err("refused"),
     }
 }
 
-fn frames(bytes: &[u8], piece: usize) -> Result<(), &'static str> {
+fn frames(bytes: &[u8], chunk_len: usize) -> Result<(), &'static str> {
     let mut pool = Pool::new(HashKey::new([1, 2, 3, 4]), 2, 64);
     let (mut socket, mut answers, mut carry) =
         (WebSocket::server(), ByteQueue::default(), Vec::new());
-    for now in bytes.chunks(piece) {
+    for received in bytes.chunks(chunk_len) {
         let chunk = pool.take_chunk().expect("one is free");
-        carry.extend_from_slice(now);
+        carry.extend_from_slice(received);
         pool.chunk_bytes_mut(&chunk)[..carry.len()].copy_from_slice(&carry);
-        let mut each = |packet: Option<Packet>, pool: &mut Pool| {
+        let mut deliver = |packet: Option<Packet>, pool: &mut Pool| {
             if let Some(packet) = packet {
                 assert!(pool.bytes(&packet).len() <= LINK_PACKET_LEN_MAX);
                 pool.release(packet);
@@ -72,7 +72,7 @@ fn frames(bytes: &[u8], piece: usize) -> Result<(), &'static str> {
             carry.len(),
             &mut pool,
             (&mut answers, &Cell::new(usize::MAX)),
-            &mut each,
+            &mut deliver,
         );
         carry.drain(..at);
         pool.release_chunk(chunk);

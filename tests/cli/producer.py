@@ -1,4 +1,5 @@
-"""A producer made by hand, which can send what no good one does. Packets are encoded here, so that no code of ours says what is right."""
+"""A producer that encodes its packets itself, so that it can send invalid ones and no code under
+test decides what is valid."""
 
 import hashlib
 import os
@@ -28,7 +29,7 @@ def integer(n):
 
 
 def read(data):
-    """Elements of a value: type, value, whole."""
+    """Splits a value into elements: type, value, whole element."""
     found, at = [], 0
     while at < len(data):
         start, numbers = at, []
@@ -63,7 +64,8 @@ def segment(n):
 
 
 def data(components, content=b"", kind=None, fresh=None, last=None, change=False, zeros=False):
-    """A Data signed by a digest. `change`: content changed after signing; `zeros`: a digest of zeros."""
+    """Returns a Data with a SHA-256 digest as signature. `change`: the content is changed after
+    signing. `zeros`: the digest is all zeros."""
     meta = b""
     if kind is not None:
         meta += tlv(24, integer(kind))
@@ -81,8 +83,8 @@ def data(components, content=b"", kind=None, fresh=None, last=None, change=False
     return tlv(6, signed(content) + tlv(23, digest))
 
 
-class Asked:
-    """An Interest that came."""
+class ReceivedInterest:
+    """An Interest as the producer received it."""
 
     def __init__(self, wire, token, lp_fields=b""):
         self.wire, self.token = wire, token
@@ -94,10 +96,11 @@ class Asked:
 
 
 class Producer:
-    """Serves a prefix at a router's unix socket. `answer(asked)` gives Data, ("nack", reason), ("marked", Data), or None."""
+    """Serves a prefix over a router's Unix socket. `answer(request)` returns Data, ("nack",
+    reason), ("marked", Data) or None."""
 
     def __init__(self, router, prefix, answer):
-        self.answer, self.asked = answer, []
+        self.answer, self.requests = answer, []
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(str(router.socket))
         self.buffer, self.ended = b"", False
@@ -119,19 +122,19 @@ class Producer:
     def _packet(self):
         while True:
             try:
-                whole = read(self.buffer[:9000])[0][2] if self.buffer else None
+                packet = read(self.buffer[:9000])[0][2] if self.buffer else None
             except IndexError:
-                whole = self._first()
-            if whole:
-                self.buffer = self.buffer[len(whole):]
-                return whole
-            more = self.socket.recv(65536)
-            if not more:
+                packet = self._first()
+            if packet:
+                self.buffer = self.buffer[len(packet):]
+                return packet
+            received = self.socket.recv(65536)
+            if not received:
                 raise ConnectionError
-            self.buffer += more
+            self.buffer += received
 
     def _first(self):
-        """The first packet though one behind it is not whole."""
+        """Returns the first packet; the one after it may be incomplete."""
         for end in range(2, min(len(self.buffer), 9000) + 1):
             try:
                 return read(self.buffer[:end])[0][2]
@@ -148,9 +151,9 @@ class Producer:
                     wire, token = fields.get(0x50, b""), fields.get(0x62, b"")
                 if wire[:1] != b"\x05":
                     continue
-                asked = Asked(wire, token)
-                self.asked.append(asked)
-                answer = self.answer(asked)
+                request = ReceivedInterest(wire, token)
+                self.requests.append(request)
+                answer = self.answer(request)
                 if answer is None:
                     continue
                 head = tlv(0x62, token) if token else b""

@@ -1,4 +1,4 @@
-"""nw bench as a user types it: each way, each end, what it prints, how it ends."""
+"""nw bench as a user runs it: each transport, both ends, its output and its exit."""
 
 import json
 import re
@@ -7,15 +7,15 @@ import time
 import unittest
 from pathlib import Path
 
-from test_cli import CommandLine
+from command_line import CommandLine
 
 
 class Bench(CommandLine):
-    def run_json(self, *words, router=None, **more):
-        done = self.nw("bench", "run", "--json", *words, router=router, **more)
-        return json.loads(done.stdout)
+    def run_json(self, *args, router=None, **options):
+        completed = self.nw("bench", "run", "--json", *args, router=router, **options)
+        return json.loads(completed.stdout)
 
-    def ways(self, router):
+    def transports(self, router):
         control = ["--control", f"unix://{router.socket}"]
         return {
             "unix": ["--socket", f"unix://{router.socket}"],
@@ -23,20 +23,20 @@ class Bench(CommandLine):
             "udp": ["--socket", f"udp4://127.0.0.1:{router.udp}", *control],
         }
 
-    def test_closed_loop_over_every_way(self):
+    def test_closed_loop_over_each_transport_answers_all(self):
         router = self.router()
-        for way, words in self.ways(router).items():
-            with self.subTest(way):
-                result = self.run_json(*words, "--packets", 2000, "--window", 16, "--can-be-prefix", 0.1, router=router)
+        for transport, args in self.transports(router).items():
+            with self.subTest(transport):
+                result = self.run_json(*args, "--packets", 2000, "--window", 16, "--can-be-prefix", 0.1, router=router)
                 self.assertTrue(result["complete"])
                 self.assertEqual(result["asked"], 2000)
                 self.assertEqual(result["asked"], result["answered"] + result["lost"])
                 self.assertLessEqual(result["lost"], 20, result)
-                self.assertIn(way, result["over"])
+                self.assertIn(transport, result["over"])
                 self.assertGreater(result["latency_us"]["p50"], 0)
                 self.assertGreater(result["answered_by_sink"], 0)
 
-    def test_over_memory(self):
+    def test_generate_over_shared_memory_answers_all(self):
         result = self.run_json("--over", "memory", "--packets", 20000, "--hit-ratio", 0.3, "--names", 1000)
         self.assertEqual((result["answered"], result["lost"], result["over"]), (20000, 0, "memory"))
         self.assertAlmostEqual(result["hit_ratio"], 0.3, delta=0.015)
@@ -49,25 +49,25 @@ class Bench(CommandLine):
         poisson = self.run_json("--over", "memory", "--rate", 500, "--poisson", "--seconds", 2)
         self.assertAlmostEqual(poisson["asked"], 1000, delta=200)
 
-    def test_the_same_seed_is_the_same_traffic(self):
-        words = ["--over", "memory", "--packets", 3000, "--window", 1, "--names", 500, "--payload", "10-2000", "--components", "4-8", "--name-bytes", "70-120"]
-        one, same, other = (self.run_json(*words, "--seed", seed) for seed in (7, 7, 8))
-        self.assertEqual(one["answered_by_sink"], same["answered_by_sink"])
-        self.assertNotEqual(one["answered_by_sink"], other["answered_by_sink"])
+    def test_same_seed_makes_same_traffic(self):
+        args = ["--over", "memory", "--packets", 3000, "--window", 1, "--names", 500, "--payload", "10-2000", "--components", "4-8", "--name-bytes", "70-120"]
+        first, same_seed, other_seed = (self.run_json(*args, "--seed", seed) for seed in (7, 7, 8))
+        self.assertEqual(first["answered_by_sink"], same_seed["answered_by_sink"])
+        self.assertNotEqual(first["answered_by_sink"], other_seed["answered_by_sink"])
 
-    def test_hit_ratio_through_a_router(self):
+    def test_hit_ratio_through_router_is_reached(self):
         router = self.router()
         result = self.run_json("--hit-ratio", 0.5, "--names", 500, "--packets", 20000, router=router)
         self.assertAlmostEqual(result["hit_ratio"], 0.5, delta=0.03)
 
-    def test_generate_and_answer_apart(self):
+    def test_generate_and_answer_in_two_processes_agree(self):
         router = self.router()
         sink = self.start(router, "bench", "answer", "--prefix", "/far/bench", "--json")
         self.assertEqual(json.loads(sink.stdout.readline()), {"event": "ready", "prefix": "/far/bench"})
-        done = self.nw("bench", "generate", "--prefix", "/far/bench", "--packets", 500, "--json", router=router)
-        result = json.loads(done.stdout)
+        completed = self.nw("bench", "generate", "--prefix", "/far/bench", "--packets", 500, "--json", router=router)
+        result = json.loads(completed.stdout)
         self.assertEqual((result["answered"], result["answered_by_sink"], result["hit_ratio"]), (500, None, None))
-        # What is in the Data only the other program knows; their size was seen.
+        # The generator does not know the content of the Data, only its size.
         self.assertIsNone(result["workload"]["payload"])
         self.assertGreater(result["data_bytes"]["min"], 1000)
         text = self.nw("bench", "generate", "--prefix", "/far/bench", "--packets", 50, router=router).stdout.decode()
@@ -77,21 +77,21 @@ class Bench(CommandLine):
         end = json.loads(sink.stdout.readline())
         self.assertEqual((end["event"], end["answered"] > 0, sink.wait(10)), ("end", True, 0))
 
-    def test_one_request_has_one_latency_and_a_short_run_no_empty_chart(self):
+    def test_short_runs_print_complete_results(self):
         page = Path(self.folder) / "page.html"
-        one = json.loads(self.nw("bench", "run", "--over", "memory", "--packets", 1, "--json", "--html", page).stdout)["latency_us"]
-        self.assertEqual(len(set(one.values())), 1, "minimum, quantiles and maximum of one sample are that sample")
+        latency_us = json.loads(self.nw("bench", "run", "--over", "memory", "--packets", 1, "--json", "--html", page).stdout)["latency_us"]
+        self.assertEqual(len(set(latency_us.values())), 1, "minimum, quantiles and maximum of one sample are that sample")
         self.assertEqual(page.read_text().count("<svg"), 2, "nothing over time")
         self.nw("bench", "run", "--over", "memory", "--packets", 20000, "--html", page)
         self.assertEqual(page.read_text().count("<svg"), 4)
 
-    def test_answer_ends_by_itself(self):
+    def test_answer_with_limit_ends_by_itself(self):
         router = self.router()
         started = time.monotonic()
         self.nw("bench", "answer", "--seconds", 0.5, router=router)
         self.assertLess(time.monotonic() - started, 10)
 
-    def test_ctrl_c_shows_what_was_measured_so_far(self):
+    def test_ctrl_c_prints_results_so_far(self):
         router = self.router()
         for verb in (["--over", "memory"], []):
             process = self.start(router, "bench", "run", "--rate", 200, "--seconds", 600, "--json", *verb)
@@ -103,7 +103,7 @@ class Bench(CommandLine):
             self.assertGreater(result["answered"], 20)
             self.assertLess(result["seconds"], 10)
 
-    def test_the_router_goes_away(self):
+    def test_router_ending_early_is_reported(self):
         router = self.router()
         process = self.start(router, "bench", "run", "--rate", 200, "--seconds", 600, "--json")
         time.sleep(1)
@@ -114,18 +114,18 @@ class Bench(CommandLine):
         self.assertRegex(error.decode(), "^nw: .*ended early")
         self.assertNotIn("panicked", error.decode())
 
-    def test_nobody_answers(self):
+    def test_unanswered_requests_are_reported(self):
         router = self.router()
-        done = self.nw("bench", "generate", "--packets", 10, "--lifetime", 200, router=router, code=1)
-        self.assertRegex(done.stderr.decode(), "nw: no Interest under /bench was answered: .*nw bench answer")
-        self.assertRegex(done.stdout.decode(), r"refused +10 +Nack\(NoRoute\)")
+        completed = self.nw("bench", "generate", "--packets", 10, "--lifetime", 200, router=router, code=1)
+        self.assertRegex(completed.stderr.decode(), "nw: no Interest under /bench was answered: .*nw bench answer")
+        self.assertRegex(completed.stdout.decode(), r"refused +10 +Nack\(NoRoute\)")
 
-    def test_no_router(self):
+    def test_bench_without_router_fails(self):
         for verb in ("run", "generate", "answer"):
             self.assertIn("nw run", self.sentence(self.nw("bench", verb, code=4)))
 
-    def test_wrong_arguments(self):
-        for code, words, says in [
+    def test_wrong_arguments_are_refused(self):
+        for code, args, expected in [
             (1, ["run", "--components", 1], "--components"),
             (1, ["run", "--name-bytes", 8], "--name-bytes"),
             (1, ["run", "--hit-ratio", 2], "--hit-ratio"),
@@ -144,18 +144,18 @@ class Bench(CommandLine):
             (2, ["answer", "--xdp", "eth0", "--no-register"], "cannot be used"),
             (2, ["answer", "--port", 7000], "--xdp"),
         ]:
-            with self.subTest(words):
-                done = self.nw("bench", *words, code=code)
-                self.assertIn(says, done.stderr.decode())
+            with self.subTest(args):
+                completed = self.nw("bench", *args, code=code)
+                self.assertIn(expected, completed.stderr.decode())
 
-    def test_tables_for_people(self):
+    def test_results_are_printed_as_table(self):
         out = self.nw("bench", "run", "--over", "memory", "--packets", 1000, "--rate", 5000).stdout.decode()
         self.assertRegex(out, r"open loop, 5000 requests a second over memory")
         self.assertRegex(out, r"answered +1000 +\d+ a second, [\d.]+ Mbit/s")
         self.assertRegex(out, r"lost +0 +0\.000 %")
         self.assertRegex(out, r"µs +min +mean +50 % +90 % +99 % +99\.9 % +max\nlatency +[\d.]+")
 
-    def test_report_stands_alone(self):
+    def test_report_is_self_contained(self):
         path = Path(self.folder) / "report.html"
         self.nw("bench", "run", "--over", "memory", "--packets", 5000, "--html", path)
         page = path.read_text()

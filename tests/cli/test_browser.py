@@ -1,4 +1,5 @@
-"""A web page in a real browser on the router's machine: what it sends to the router's ports makes no face, route or strategy."""
+"""A web page in a real browser on the router's machine: its requests to the router's ports create
+no face, route or strategy."""
 
 import base64
 import hashlib
@@ -15,15 +16,15 @@ import unittest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from test_cli import CommandLine, free_port
+from command_line import CommandLine, free_port
 
 CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
 FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
            --disable-component-update --disable-sync --disable-extensions --mute-audio""".split()
 BROWSER_S = 90
 EVIL = "udp4://203.0.113.66:6363"
-# Bytes of the request that the page chooses: its path, its own address as the referrer, the beginning of the body, and two headers that need
-# no consent of the server up to this length.
+# Bytes of the request that the page controls: its path, its own address as the referrer, the
+# beginning of the body, and two headers that need no consent of the server up to this length.
 PATH_LEN, HEADER_LEN = 400, 128
 
 
@@ -39,7 +40,7 @@ def components(uri):
 
 
 def command(verb, parameters):
-    """A command signed with a digest, as most libraries send them."""
+    """A command signed with a digest, as most libraries send it."""
     name = components("/localhost/nfd/" + verb) + [tlv(8, tlv(0x68, parameters))]
     application = tlv(0x24)
     now_ms = int(time.time() * 1000)
@@ -50,7 +51,7 @@ def command(verb, parameters):
 
 
 def commands():
-    """What a hostile page would like to be carried out."""
+    """Commands that a hostile page would try to send."""
     bank = tlv(7, b"".join(components("/bank")))
     strategy = tlv(0x6B, tlv(7, b"".join(components("/localhost/nfd/strategy/multicast"))))
     faces = [tlv(0x69, bytes([1, number])) for number in range(1, 40)]
@@ -62,11 +63,12 @@ def commands():
 
 
 def steer(head):
-    """Values for the bytes that are free, so that a reader that skips elements of ignorable types gets to the end of a request's head."""
+    """Chooses the free bytes so that a reader that skips elements of ignorable types reaches the
+    end of the request's head."""
     head = bytearray(head)
     runs = [match.span() for match in re.finditer(rb"z{%d,}" % HEADER_LEN, head)]
     is_free = {at for start, end in runs for at in range(start, end)}
-    # From the end: where a skip from each place leads, and with which length.
+    # Works backwards: the target of a skip from each position, and its length.
     leads = {len(head): None}
     for at in range(len(head) - 2, -1, -1):
         if at not in is_free and (head[at] % 2 or head[at] < 32):
@@ -133,7 +135,7 @@ const turn = async port => {
 
 
 class Recorder:
-    """Keeps the head of the first POST that a browser sends, byte for byte."""
+    """Records the head of the first POST that a browser sends, byte for byte."""
 
     def __init__(self):
         self.socket = socket.create_server(("127.0.0.1", 0))
@@ -166,8 +168,9 @@ class Recorder:
 @unittest.skipUnless(CHROMIUM, "no chromium here (tools/setup test installs it): what a web page can do is not tried")
 class WebPage(CommandLine):
     def serve(self, page, recorder):
-        """A web server with the page; gives its port, and what the page said when it was done."""
-        done, said = threading.Event(), []
+        """Serves the page. Returns the port and the list to which the page reports when it is
+        done."""
+        completed, output = threading.Event(), []
         test = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -200,9 +203,9 @@ class WebPage(CommandLine):
                 self.answer(json.dumps(free).encode(), "application/json")
 
             def do_POST(self):
-                said.extend(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                output.extend(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
                 self.answer(b"", "text/plain")
-                done.set()
+                completed.set()
 
             def log_message(self, *_):
                 pass
@@ -211,9 +214,9 @@ class WebPage(CommandLine):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
-        return server.server_address[1], done, said
+        return server.server_address[1], completed, output
 
-    def browse(self, url, done):
+    def browse(self, url, completed):
         profile = Path(self.folder) / "profile"
         with open(Path(self.folder) / "chromium.log", "wb") as log:
             browser = subprocess.Popen(
@@ -221,17 +224,17 @@ class WebPage(CommandLine):
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
             )
         try:
-            return done.wait(BROWSER_S)
+            return completed.wait(BROWSER_S)
         finally:
             os.killpg(browser.pid, signal.SIGKILL)
             browser.wait()
 
-    def test_a_page_commands_nothing(self):
+    def test_page_in_browser_changes_nothing(self):
         port = free_port(socket.SOCK_STREAM)
         router = self.router("r", f'[faces.websocket]\nlisten = ["127.0.0.1:{port}"]\n')
         recorder = Recorder()
         self.addCleanup(recorder.close)
-        # As many digits as the recorder's: the head is as long.
+        # The port has as many digits as the recorder's, so that the head has the same length.
         self.assertEqual((len(str(router.tcp)), len(str(recorder.port))), (5, 5))
         body = commands()
 
@@ -242,28 +245,28 @@ class WebPage(CommandLine):
                 "path": PATH_LEN, "header": HEADER_LEN, "recorder": recorder.port, "tcp": router.tcp, "websocket": port,
             }
 
-        web, done, said = self.serve(page, recorder)
+        web, completed, output = self.serve(page, recorder)
         before = self.nw("route", "list", "--json", router=router).stdout
-        self.assertTrue(self.browse(f"http://127.0.0.1:{web}/page{'z' * HEADER_LEN}", done), "the page did not finish: " + str(said))
-        self.assertEqual([what for what in said if ":" in what], [], "each attempt was made")
+        self.assertTrue(self.browse(f"http://127.0.0.1:{web}/page{'z' * HEADER_LEN}", completed), "the page did not finish: " + str(output))
+        self.assertEqual([what for what in output if ":" in what], [], "each attempt was made")
         self.assertIsNotNone(self.steered, f"no way through the head of the request: {self.head!r}")
         self.assertEqual(len(self.steered), len(self.head))
-        for words in (["face", "list"], ["face", "list", "--json"]):
-            faces = self.nw(*words, router=router).stdout.decode()
+        for args in (["face", "list"], ["face", "list", "--json"]):
+            faces = self.nw(*args, router=router).stdout.decode()
             self.assertNotIn("203.0.113.66", faces)
         self.assertEqual(self.nw("route", "list", "--json", router=router).stdout, before)
         self.assertNotIn(b"/bank", self.nw("strategy", "list", router=router).stdout)
         self.assertNotIn(b"/bank", self.nw("route", "list", "--fib", router=router).stdout)
 
-    def test_requests_by_hand(self):
-        """The same without a browser, also what one does not send today."""
+    def test_forged_requests_change_nothing(self):
+        """Sends the same requests without a browser, and others that no browser sends today."""
         router = self.router()
         body = commands()
-        # The length that a method's second letter stands for is filled with a path.
-        rest = f" / HTTP/1.1\r\nHost: 127.0.0.1:{router.tcp}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        # The second letter of the method is read as a length; the path fills it.
+        request_head = f" / HTTP/1.1\r\nHost: 127.0.0.1:{router.tcp}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         openings = [b"PO" + b"a" * 79, tlv(80, b"a" * 79), tlv(0x80, b"a"), tlv(800, b"")]
         for method in (b"GET", b"POST", b"PUT", b"OPTIONS", b"PATCH", b"d~", b"d~b", b"dzPp"):
-            head = method + rest
+            head = method + request_head
             padding = max(0, 2 + head[1] - len(head))
             openings.append(head.replace(b" / ", b" /" + b"a" * padding + b" ", 1)[: 2 + head[1]])
         for opening in openings:
@@ -276,7 +279,7 @@ class WebPage(CommandLine):
                     pass
         self.assertNotIn(b"/bank", self.nw("route", "list", router=router).stdout)
         self.assertNotIn(b"203.0.113.66", self.nw("face", "list", router=router).stdout)
-        # The control: without anything before them these are commands.
+        # Cross-check: the same bytes without the request's head are accepted as commands.
         with socket.create_connection(("127.0.0.1", router.tcp), 10) as peer:
             peer.sendall(body)
             self.until(lambda: b"203.0.113.66" in self.nw("face", "list", router=router).stdout, "no command works")

@@ -1,4 +1,5 @@
-"""What `nw config --check` says of a file is what `nw run` does with it, at a start and on SIGHUP."""
+"""`nw config --check` accepts and refuses the same files as `nw run` does at start and on
+SIGHUP."""
 
 import os
 import re
@@ -10,7 +11,7 @@ import time
 import unittest
 from pathlib import Path
 
-from test_cli import NW, PATIENCE_S, CommandLine, free_port
+from command_line import NW, TIMEOUT_S, CommandLine, free_port
 
 FACE = '[[face]]\nuri = "udp4://127.0.0.1:6399"\n'
 RULE = '[management]\ndigest = "nowhere"\nunknown_key = "nowhere"\n[[allow]]\nid = "r"\nprivileges = ["rib"]\n'
@@ -20,7 +21,7 @@ def routes(count):
     return "".join(f'[[route]]\nprefix = "/{at}"\nface = "udp4://127.0.0.1:6399"\n' for at in range(count))
 
 
-# What is wrong, and the option that is named for it.
+# A wrong configuration and the option that the error names.
 BAD = [
     ('[[face]]\nuri = "udp4://127.0.0.1:99999"\n', "face[0].uri"),
     ('[[face]]\nuri = "udp4://127.0.0.1:0"\n', "face[0].uri"),
@@ -74,7 +75,7 @@ BAD = [
     (RULE + 'anchors = ["nosuch"]\n', "allow[0].anchors"),
     ('[log]\nlevel = "routr=debug"\n', "log.level"),
 ]
-# A reload refuses these as well: one for each way in which a file can be wrong.
+# A reload refuses these as well: one example for each kind of mistake.
 RELOADED = ["face[0].uri", "route[0].face", "strategy[0].strategy", "anchor[0].file", "management.trusted_keys", "control.token_file"]
 
 GOOD = [
@@ -88,7 +89,7 @@ GOOD = [
 ]
 
 
-class Checks(CommandLine):
+class ConfigCheck(CommandLine):
     def write(self, text):
         config = Path(self.folder) / "c.toml"
         config.write_text(
@@ -96,87 +97,87 @@ class Checks(CommandLine):
         )
         return config
 
-    def test_what_check_refuses_a_start_refuses_with_the_same_words(self):
+    def test_invalid_file_is_refused_alike_by_check_and_run(self):
         for text, option in BAD:
             with self.subTest(text=text[:200]):
                 config = self.write(text)
-                said = self.nw("config", "--check", config, code=1).stderr.decode()
-                self.assertRegex(said, re.escape(str(config)) + rf":\d+: {re.escape(option)}: ")
-                self.assertEqual(said, self.nw("run", "--check", "-c", config, code=1).stderr.decode())
-                self.assertEqual(said, self.nw("run", "-c", config, code=1).stderr.decode())
+                output = self.nw("config", "--check", config, code=1).stderr.decode()
+                self.assertRegex(output, re.escape(str(config)) + rf":\d+: {re.escape(option)}: ")
+                self.assertEqual(output, self.nw("run", "--check", "-c", config, code=1).stderr.decode())
+                self.assertEqual(output, self.nw("run", "-c", config, code=1).stderr.decode())
 
-    def test_what_check_accepts_starts_without_complaint(self):
+    def test_valid_file_starts_without_warnings(self):
         for at, text in enumerate(GOOD):
             with self.subTest(text=text):
                 config = self.write(text)
                 checked = self.nw("config", "--check", config).stdout.decode()
                 self.assertIn("is a configuration this router can run with\nnot checked: whether ", checked)
                 router = self.router(f"good{at}", text)
-                self.until(lambda: " running " in router.said(), "it runs")
+                self.until(lambda: " running " in router.log_text(), "the router runs")
                 time.sleep(0.2)
-                said = [line for line in router.said().splitlines() if " ERROR " in line or " WARN " in line]
-                self.assertEqual([line for line in said if "rmem_max" not in line], [])
-                self.assertEqual(said, sorted(set(said)), "nothing is said twice")
+                output = [line for line in router.log_text().splitlines() if " ERROR " in line or " WARN " in line]
+                self.assertEqual([line for line in output if "rmem_max" not in line], [])
+                self.assertEqual(output, sorted(set(output)), "no line is logged twice")
 
-    def test_a_reload_refuses_what_check_refuses(self):
+    def test_invalid_file_is_refused_on_reload(self):
         router = self.router()
         for option in RELOADED:
             router.write(next(text for text, named in BAD if named == option))
-            before = len(router.said())
+            before = len(router.log_text())
             router.process.send_signal(signal.SIGHUP)
-            self.until(lambda: "stays as it was" in router.said()[before:], option)
-            self.assertIn(option, router.said()[before:])
+            self.until(lambda: "stays as it was" in router.log_text()[before:], option)
+            self.assertIn(option, router.log_text()[before:])
 
-    def test_files_that_are_none_end_with_a_sentence_soon(self):
+    def test_unreadable_files_are_refused_soon(self):
         fifo, huge = Path(self.folder) / "fifo", Path(self.folder) / "huge"
         os.mkfifo(fifo)
         with open(huge, "wb") as file:
             file.truncate(1 << 40)
         begin = time.monotonic()
-        for words in (["config", "--check"], ["run", "-c"], ["balancer", "config", "--check"], ["graph", "test"], ["sim", "run"]):
+        for args in (["config", "--check"], ["run", "-c"], ["balancer", "config", "--check"], ["graph", "test"], ["sim", "run"]):
             for path in ("/dev/zero", self.folder, fifo, huge, "/no/such"):
-                with self.subTest(words=words, path=path):
-                    self.assertIn(f"can't read {path}: ", self.nw(*words, path, code=1).stderr.decode())
+                with self.subTest(args=args, path=path):
+                    self.assertIn(f"can't read {path}: ", self.nw(*args, path, code=1).stderr.decode())
         self.assertLess(time.monotonic() - begin, 90)
 
-    def test_levels_of_the_command_line_are_checked(self):
+    def test_log_option_invalid_is_refused_by_check(self):
         config = self.write("")
-        said = self.nw("run", "--check", "-c", config, "--log", "loud", code=1).stderr
-        self.assertEqual(said, self.nw("run", "-c", config, "--log", "loud", code=1).stderr)
+        output = self.nw("run", "--check", "-c", config, "--log", "loud", code=1).stderr
+        self.assertEqual(output, self.nw("run", "-c", config, "--log", "loud", code=1).stderr)
 
     def test_many_mistakes_are_counted(self):
         config = Path(self.folder) / "many.toml"
         config.write_text("[tables]\n" + "".join(f"k{at} = 1\n" for at in range(40_000)))
         begin = time.monotonic()
-        said = self.nw("config", "--check", config, code=1).stderr.decode().splitlines()
+        output = self.nw("config", "--check", config, code=1).stderr.decode().splitlines()
         self.assertLess(time.monotonic() - begin, 5)
-        self.assertEqual((len(said), said[-1]), (101, "and 39900 more mistakes: correct these first"))
+        self.assertEqual((len(output), output[-1]), (101, "and 39900 more mistakes: correct these first"))
 
-    def test_too_little_address_space_is_a_sentence(self):
+    def test_too_little_address_space_is_refused_with_advice(self):
         config = self.write("")
-        for words in (["config", "--check", config], ["run", "-c", config]):
-            limited = ["bash", "-c", 'ulimit -v 600000; exec "$@"', "-", NW, *map(str, words)]
-            done = subprocess.run(limited, capture_output=True, text=True, timeout=PATIENCE_S)
-            self.assertEqual(done.returncode, 1)
-            self.assertRegex(done.stderr, r"may not have the \d+ MiB of address space .* raise `ulimit -v` .* content_store.mib \(\d+ MiB\)")
-            self.assertNotIn("panicked", done.stderr)
+        for args in (["config", "--check", config], ["run", "-c", config]):
+            limited = ["bash", "-c", 'ulimit -v 600000; exec "$@"', "-", NW, *map(str, args)]
+            completed = subprocess.run(limited, capture_output=True, text=True, timeout=TIMEOUT_S)
+            self.assertEqual(completed.returncode, 1)
+            self.assertRegex(completed.stderr, r"may not have the \d+ MiB of address space .* raise `ulimit -v` .* content_store.mib \(\d+ MiB\)")
+            self.assertNotIn("panicked", completed.stderr)
 
 
 class HostNames(CommandLine):
-    def test_a_configured_face_finds_its_peer_by_name(self):
+    def test_configured_face_resolves_host_name(self):
         far = self.router("far")
         uri = f"tcp4://localhost:{far.tcp}"
         near = self.router("near", f'[[face]]\nuri = "{uri}"\n[[route]]\nprefix = "/far"\nface = "{uri}"\n')
         self.until(lambda: b"/far" in self.nw("route", "list", router=near).stdout, "the route is there")
         self.put(far, "/far/file", b"by name")
         self.assertEqual(self.nw("cat", "-q", "/far/file", router=near).stdout, b"by name")
-        # A name without an address is told and tried again; the router runs.
+        # A name that does not resolve is logged and retried; the router keeps running.
         near.write('[[face]]\nuri = "udp4://name.invalid:6363"\n')
         near.process.send_signal(signal.SIGHUP)
-        self.until(lambda: "name.invalid" in near.said() and "is not connected yet" in near.said(), "the name is told")
+        self.until(lambda: "name.invalid" in near.log_text() and "is not connected yet" in near.log_text(), "the name is logged")
         self.assertNotIn(b"/far", self.nw("route", "list", router=near).stdout)
 
-    def test_clients_find_a_router_by_name(self):
+    def test_client_resolves_host_name(self):
         router = self.router()
         home = Path(self.folder) / "home"
         (home / ".ndn").mkdir(parents=True)
@@ -184,48 +185,48 @@ class HostNames(CommandLine):
         for uri in (f"tcp4://localhost:{router.tcp}", f"tcp://localhost:{router.tcp}"):
             self.nw("status", "--socket", uri)
             (home / ".ndn/client.conf").write_text(f"transport={uri}\n")
-            for more in ({"HOME": str(home)}, {"NDN_CLIENT_TRANSPORT": uri}):
-                done = subprocess.run([NW, "status"], env={**environment, **more}, capture_output=True, timeout=PATIENCE_S)
-                self.assertEqual(done.returncode, 0, done.stderr)
+            for extra in ({"HOME": str(home)}, {"NDN_CLIENT_TRANSPORT": uri}):
+                completed = subprocess.run([NW, "status"], env={**environment, **extra}, capture_output=True, timeout=TIMEOUT_S)
+                self.assertEqual(completed.returncode, 0, completed.stderr)
 
 
 @unittest.skipIf(os.geteuid() != 0, "SKIPPED: only root can give up rights")
-class Rights(CommandLine):
+class Privileges(CommandLine):
     def status(self, router):
         lines = Path(f"/proc/{router.process.pid}/status").read_text().splitlines()
         return {key: value.split() for key, value in (line.split(":", 1) for line in lines)}
 
-    def test_a_router_of_root_becomes_a_user_and_keeps_what_its_features_need(self):
+    def test_router_started_by_root_keeps_only_needed_capabilities(self):
         os.chown(self.folder, 65534, 65534)
-        # A folder that is made for a socket belongs to the user as well.
+        # A folder created for a socket belongs to the user as well.
         control = Path(self.folder) / "made/r.sock"
         text = f'[control]\npath = "{control}"\n[process]\nuser = "65534:65534"\n[forwarder]\nshards = 1\n'
-        router = self.router(more=text + "[faces.ethernet]\nlisten = true\n")
-        self.until(lambda: " running " in router.said(), "it runs")
+        router = self.router(extra=text + "[faces.ethernet]\nlisten = true\n")
+        self.until(lambda: " running " in router.log_text(), "the router runs")
         status = self.status(router)
         self.assertEqual((status["Uid"], status["Gid"], status["Groups"]), (["65534"] * 4, ["65534"] * 4, []))
         net_raw = f"{1 << 13:016x}"
         self.assertEqual({key: status[key] for key in ("CapEff", "CapPrm", "CapBnd")}, {key: [net_raw] for key in ("CapEff", "CapPrm", "CapBnd")})
         self.assertEqual((status["CapInh"], status["CapAmb"], status["NoNewPrivs"]), (["0" * 16], ["0" * 16], ["1"]))
-        # Every thread, not only the first.
+        # All threads have the new user, not only the first one.
         for thread in Path(f"/proc/{router.process.pid}/task").iterdir():
             self.assertIn("Uid:\t65534\t65534\t65534\t65534", (thread / "status").read_text())
-        # Reading the file again works, and what needs a right that is gone is told.
+        # A reload still works, and an option that needs a dropped capability is reported.
         self.assertTrue(control.is_socket())
         router.write(text + "[faces.ethernet]\nlisten = true\n" + FACE)
         router.process.send_signal(signal.SIGHUP)
-        self.until(lambda: "configuration applied" in router.said(), "the file is read again")
-        self.until(lambda: b"6399" in self.nw("face", "list", router=router).stdout, "its face is there")
+        self.until(lambda: "configuration applied" in router.log_text(), "the file is read again")
+        self.until(lambda: b"6399" in self.nw("face", "list", router=router).stdout, "its face exists")
         router.write(text + "[tables]\nlock = true\n")
         router.process.send_signal(signal.SIGHUP)
-        self.until(lambda: "needs CAP_IPC_LOCK, dropped at start" in router.said(), "the right is named")
+        self.until(lambda: "needs CAP_IPC_LOCK, dropped at start" in router.log_text(), "the right is named")
 
-    def test_rights_are_given_up_without_another_user(self):
-        router = self.router(more="[process]\ndrop_privileges = true\n[forwarder]\nshards = 1\n")
+    def test_drop_privileges_without_user_drops_all_capabilities(self):
+        router = self.router(extra="[process]\ndrop_privileges = true\n[forwarder]\nshards = 1\n")
         status = self.status(router)
         self.assertEqual((status["Uid"][0], status["CapEff"], status["CapBnd"], status["NoNewPrivs"]), ("0", ["0" * 16], ["0" * 16], ["1"]))
 
-    def test_a_user_that_is_none_or_may_not_read_the_file_is_said(self):
+    def test_unknown_user_or_unreadable_file_is_refused(self):
         config = Path(self.folder) / "user.toml"
         config.write_text('[process]\nuser = "no-such-user"\n')
         self.assertIn("process.user: there is no user", self.nw("config", "--check", config, code=1).stderr.decode())
@@ -236,30 +237,30 @@ class Rights(CommandLine):
 
 @unittest.skipIf(shutil.which("systemd-analyze") is None, "SKIPPED: systemd-analyze is not here, so units are not judged")
 class Units(unittest.TestCase):
-    def test_units_give_their_processes_no_more_than_they_need(self):
+    def test_units_exposure_level_is_low(self):
         units = Path(__file__).resolve().parents[2] / "deploy/systemd"
         for unit in ("namewire.service", "namewire-balancer.service"):
-            done = subprocess.run(["systemd-analyze", "security", "--offline=true", str(units / unit)], capture_output=True, text=True)
-            level = float(re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout).group(1))
-            self.assertLessEqual(level, 3.0, f"{unit}: {done.stdout[-300:]}")
+            completed = subprocess.run(["systemd-analyze", "security", "--offline=true", str(units / unit)], capture_output=True, text=True)
+            level = float(re.search(r"Overall exposure level for \S+: ([\d.]+)", completed.stdout).group(1))
+            self.assertLessEqual(level, 3.0, f"{unit}: {completed.stdout[-300:]}")
 
 
-class Installing(unittest.TestCase):
+class Install(unittest.TestCase):
     ROOT = Path(__file__).resolve().parents[2]
 
-    def test_what_is_installed_is_taken_away_again_and_needs_no_rust(self):
+    def test_uninstall_removes_installed_files_without_rust(self):
         folder = tempfile.mkdtemp(prefix="nw-cli-")
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         prefix = Path(folder) / "local"
-        # Root's environment where Rust is another user's.
+        # The environment of root on a machine where only another user has Rust.
         plain = {"PATH": "/usr/bin:/bin", "HOME": folder, "NW_BINARY": str(Path(NW).resolve())}
-        words = [str(self.ROOT / "tools/install")]
+        args = [str(self.ROOT / "tools/install")]
 
-        def run(*more, **environment):
-            return subprocess.run([*words, *more, str(prefix)], capture_output=True, text=True, env={**plain, **environment}, timeout=PATIENCE_S)
+        def run(*extra, **environment):
+            return subprocess.run([*args, *extra, str(prefix)], capture_output=True, text=True, env={**plain, **environment}, timeout=TIMEOUT_S)
 
-        done = run()
-        self.assertEqual(done.returncode, 0, done.stderr)
+        completed = run()
+        self.assertEqual(completed.returncode, 0, completed.stderr)
         for path in ("bin/nw", "share/man/man1/nw.1", "share/man/man5/nw.toml.5", "lib/systemd/system/namewire.service", "share/bash-completion/completions/nw"):
             self.assertTrue((prefix / path).is_file(), path)
         self.assertIn(f"ExecStart={prefix}/bin/nw run", (prefix / "lib/systemd/system/namewire.service").read_text())
@@ -268,16 +269,16 @@ class Installing(unittest.TestCase):
         self.assertEqual(run("--remove").returncode, 0)
         self.assertEqual([path for path in prefix.rglob("*") if path.is_file()], [foreign])
         self.assertIn("nothing is known to be installed", run("--remove").stderr)
-        # Below DESTDIR for packages, with the final place in the units.
+        # With DESTDIR, as packages use it: files go below it, and the units contain the final path.
         self.assertEqual(run(DESTDIR=f"{folder}/package").returncode, 0)
         self.assertTrue(Path(f"{folder}/package{prefix}/bin/nw").is_file())
         self.assertIn("run `make build` first", run(NW_BINARY=f"{folder}/none").stderr)
 
-    def test_make_install_does_not_build_what_is_there(self):
+    def test_make_install_does_not_rebuild_existing_binary(self):
         folder = tempfile.mkdtemp(prefix="nw-cli-")
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         shutil.copy(self.ROOT / "Makefile", folder)
-        planned = lambda: subprocess.run(["make", "-n", "install", "uninstall"], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S).stdout
+        planned = lambda: subprocess.run(["make", "-n", "install", "uninstall"], cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S).stdout
         self.assertIn("cargo build", planned())
         (Path(folder) / "target/release").mkdir(parents=True)
         (Path(folder) / "target/release/nw").touch()
@@ -285,20 +286,20 @@ class Installing(unittest.TestCase):
         self.assertIn("tools/install --remove", planned())
 
 
-class FindingARouter(CommandLine):
-    def test_a_router_that_is_not_where_all_look_says_how_it_is_found(self):
+class ClientSetup(CommandLine):
+    def test_router_at_unusual_socket_logs_client_setting(self):
         router = self.router()
-        self.assertIn(f"other programs find this router with: export NDN_CLIENT_TRANSPORT=unix://{router.socket}", router.said())
+        self.assertIn(f"other programs find this router with: export NDN_CLIENT_TRANSPORT=unix://{router.socket}", router.log_text())
 
-    def test_a_second_router_by_port_and_socket(self):
+    def test_second_router_with_own_port_and_socket_starts(self):
         first = self.router()
         second, port, home = Path(self.folder) / "second.sock", free_port(), Path(self.folder) / "home"
         (home / ".ndn").mkdir(parents=True)
         (home / ".ndn/client.conf").write_text("pib=pib-sqlite3\ntransport=unix:///other\n")
-        words = [NW, "run", "-c", str(first.config), "--port", str(port), "--socket", str(second), "--write-client-conf"]
+        args = [NW, "run", "-c", str(first.config), "--port", str(port), "--socket", str(second), "--write-client-conf"]
         log = open(Path(self.folder) / "second.log", "w+")
         self.addCleanup(log.close)
-        process = subprocess.Popen(words, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, "HOME": str(home)})
+        process = subprocess.Popen(args, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, "HOME": str(home)})
         self.addCleanup(process.wait)
         self.addCleanup(process.terminate)
         self.until(lambda: " running " in Path(log.name).read_text(), "the second runs")
@@ -306,11 +307,11 @@ class FindingARouter(CommandLine):
         self.assertTrue(Path(self.folder, "second.control.sock").exists())
         self.assertEqual((home / ".ndn/client.conf").read_text(), f"pib=pib-sqlite3\ntransport=unix://{second}\n")
 
-    def test_a_reload_names_the_options_that_need_a_restart(self):
+    def test_reload_names_options_that_need_a_restart(self):
         router = self.router()
         router.write("[tables]\nlock = true\n[forwarder]\npin = false\n")
         router.process.send_signal(signal.SIGHUP)
-        self.until(lambda: "only after a restart: tables.lock, forwarder.pin" in router.said(), "the options are named")
+        self.until(lambda: "only after a restart: tables.lock, forwarder.pin" in router.log_text(), "the options are named")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""A wall clock that is set while the router runs, as NTP does after a start without a battery clock, or as it looks after sleep."""
+"""The wall clock is set while the router runs, as NTP does after a start without a battery clock,
+or as after suspend."""
 
 import json
 import os
@@ -8,9 +9,10 @@ import time
 import unittest
 from pathlib import Path
 
-from test_cli import NW, PATIENCE_S, CommandLine
+from command_line import NW, TIMEOUT_S, CommandLine
 
-# Moves CLOCK_REALTIME of a program by the seconds that a file says, and no other clock.
+# A preloaded library that shifts CLOCK_REALTIME of a program by the seconds in a file, and no other
+# clock.
 SHIM = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -48,7 +50,7 @@ int gettimeofday(struct timeval *now, void *zone) {
 """
 
 
-class ClockIsSet(CommandLine):
+class ClockStep(CommandLine):
     def setUp(self):
         super().setUp()
         compiler = next((found for found in map(shutil.which, ("cc", "gcc", "clang")) if found), None)
@@ -64,16 +66,16 @@ class ClockIsSet(CommandLine):
         self.addCleanup(lambda: (os.environ.clear(), os.environ.update(before)))
 
     def nw(self, router, *args, ahead_s=None):
-        """Runs a command, by the router's clock, or by one that is ahead of it."""
+        """Runs a command with the router's clock, or with one that is ahead of it."""
         env = router.environment()
         if ahead_s is not None:
-            other = Path(self.folder) / "other-offset"
-            other.write_text(str(int(self.offset.read_text()) + ahead_s))
-            env["CLOCK_OFFSET_FILE"] = str(other)
-        done = subprocess.run([NW, *args], env=env, capture_output=True, text=True, timeout=PATIENCE_S)
-        return done.returncode, done.stdout, done.stderr
+            offset_file = Path(self.folder) / "other-offset"
+            offset_file.write_text(str(int(self.offset.read_text()) + ahead_s))
+            env["CLOCK_OFFSET_FILE"] = str(offset_file)
+        completed = subprocess.run([NW, *args], env=env, capture_output=True, text=True, timeout=TIMEOUT_S)
+        return completed.returncode, completed.stdout, completed.stderr
 
-    def test_commands_work_after_the_clock_was_set(self):
+    def test_commands_after_clock_step_are_accepted(self):
         router = self.router()
         for step_s in (0, 3600, -3600, 400 * 86_400, -20 * 86_400):
             with self.subTest(step_s=step_s):
@@ -88,26 +90,26 @@ class ClockIsSet(CommandLine):
                     r"Check the time on both machines\.\n$",
                 )
 
-    def test_keys_of_signers_are_not_locked_out_when_the_clock_is_set_back(self):
-        router = self.router(more='[management]\ndigest = "nowhere"\n')
+    def test_signer_keys_after_clock_set_back_are_accepted(self):
+        router = self.router(extra='[management]\ndigest = "nowhere"\n')
         store = ["--store", str(Path(self.folder) / "keys")]
         code, _, err = self.nw(router, "key", "generate", "/operator", *store)
         self.assertEqual(code, 0, err)
         for step_s in (86_400, 0):
             self.offset.write_text(str(step_s))
-            # More than the router remembers one by one.
+            # More signers than the router keeps separate entries for.
             for _ in range(35):
-                done = self.nw(router, "route", "add", "/a", "udp4://127.0.0.1:7999", "--key", "/operator", *store)
-                self.assertEqual(done[0], 0, (step_s, done))
+                completed = self.nw(router, "route", "add", "/a", "udp4://127.0.0.1:7999", "--key", "/operator", *store)
+                self.assertEqual(completed[0], 0, (step_s, completed))
 
-    def test_status_and_captures_show_the_time_as_it_is_now(self):
+    def test_status_and_captures_show_current_time(self):
         router = self.router()
         self.offset.write_text("864000")
         code, out, err = self.nw(router, "status", "--json")
         self.assertEqual(code, 0, err)
         status = json.loads(out)
         status = status.get("forwarder", status)
-        self.assertAlmostEqual(status["current_timestamp_ms"] / 1000, time.time() + 864_000, delta=PATIENCE_S)
+        self.assertAlmostEqual(status["current_timestamp_ms"] / 1000, time.time() + 864_000, delta=TIMEOUT_S)
         uptime_s = (status["current_timestamp_ms"] - status["start_timestamp_ms"]) / 1000
         self.assertTrue(0 <= uptime_s < 60, uptime_s)
         tap = subprocess.Popen(
@@ -115,12 +117,12 @@ class ClockIsSet(CommandLine):
         )
         self.addCleanup(lambda: tap.poll() is not None or tap.kill())
         time.sleep(1)
-        # Set once more while the capture runs.
+        # The clock is set once more while the capture runs.
         self.offset.write_text("-864000")
         self.nw(router, "peek", "/nothing", "--lifetime", "100")
-        out, err = tap.communicate(timeout=PATIENCE_S)
+        out, err = tap.communicate(timeout=TIMEOUT_S)
         captured_s = json.loads(out.splitlines()[0])["at_ns"] / 1e9
-        self.assertAlmostEqual(captured_s, time.time() - 864_000, delta=PATIENCE_S, msg=err)
+        self.assertAlmostEqual(captured_s, time.time() - 864_000, delta=TIMEOUT_S, msg=err)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Standard output that ends or is full: no verb panics, each ends with its status and at most one sentence."""
+"""Standard output that is closed or full: no verb panics, each ends with its status and at most one
+sentence."""
 
 import os
 import subprocess
@@ -7,13 +8,14 @@ import threading
 import unittest
 from pathlib import Path
 
-from test_cli import NW, CommandLine
+from command_line import NW, CommandLine
 
 ROOT = Path(__file__).resolve().parents[2]
 GRAPH = ROOT / "examples/graphs/chain.graph"
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
-# Arguments with which a verb prints something. {r}: a router runs; other words in braces are files of this test.
+# Arguments with which a verb prints something. {r}: a router runs; other names in braces are files
+# of this test.
 LINES = """
 status
 status --drops
@@ -96,7 +98,7 @@ balancer config
 balancer openapi
 """
 
-# Verbs that print nothing to standard output here, and why.
+# Verbs without output in this test, and the reason.
 SILENT = {
     "run": "logs to standard error",
     "ping-server": "prints one line when it is ended",
@@ -123,19 +125,19 @@ SILENT = {
 
 
 def leaves():
-    """Every verb, from the manual pages."""
+    """Returns all verbs, taken from the manual pages."""
     with tempfile.TemporaryDirectory(prefix="nw-man-") as folder:
         subprocess.run([NW, "man", folder], check=True)
         pages = {page.stem: page.read_text() for page in Path(folder).glob("*.1")}
     groups = {stem for stem, text in pages.items() if ".SH SUBCOMMANDS" in text}
 
-    def words(stem):
+    def verb_of(stem):
         """`nw-bench-run` is `bench run`, `nw-ping-server` is `ping-server`."""
         for group in sorted(groups, key=len, reverse=True):
             if stem.startswith(group + "-"):
                 return " ".join([*group.split("-")[1:], stem.removeprefix(group + "-")])
 
-    return sorted(words(stem) for stem in pages if stem not in groups)
+    return sorted(verb_of(stem) for stem in pages if stem not in groups)
 
 
 class Output(CommandLine):
@@ -155,11 +157,11 @@ class Output(CommandLine):
             "free": 9,
         }
         self.served, _ = self.put(self.r, "/served", b"content" * 1000)
-        self.say("key", "generate", "/of/me")
+        self.run_nw("key", "generate", "/of/me")
         self.values["face"] = self.face("udp4://127.0.0.1:10")
-        self.say("route", "add", "/gone", self.values["face"])
-        self.say("route", "add", "/t", self.values["face"])
-        # Something to see for `nw tap` and `nw face events`: each command makes a face, and packets.
+        self.run_nw("route", "add", "/gone", self.values["face"])
+        self.run_nw("route", "add", "/t", self.values["face"])
+        # Traffic for `nw tap` and `nw face events`: each command creates a face and packets.
         self.is_over = threading.Event()
         self.addCleanup(self.is_over.set)
         threading.Thread(target=self.keep_busy, daemon=True).start()
@@ -168,72 +170,72 @@ class Output(CommandLine):
         while not self.is_over.wait(0.2):
             subprocess.run([NW, "peek", "/t", "--lifetime", "50"], env=self.environment, capture_output=True)
 
-    def say(self, *words):
-        return subprocess.run([NW, *map(str, words)], env=self.environment, check=True, capture_output=True, timeout=PATIENCE_S).stdout
+    def run_nw(self, *args):
+        return subprocess.run([NW, *map(str, args)], env=self.environment, check=True, capture_output=True, timeout=TIMEOUT_S).stdout
 
     def face(self, uri):
         import json
 
-        return json.loads(self.say("face", "create", "--json", uri))["face_id"]
+        return json.loads(self.run_nw("face", "create", "--json", uri))["face_id"]
 
-    def run_into(self, words, stdout):
-        done = subprocess.run(
-            [NW, *words], env=self.environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE, timeout=PATIENCE_S, cwd=self.folder
+    def run_into(self, args, stdout):
+        completed = subprocess.run(
+            [NW, *args], env=self.environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE, timeout=TIMEOUT_S, cwd=self.folder
         )
-        return done.returncode, done.stderr.decode()
+        return completed.returncode, completed.stderr.decode()
 
-    def each(self):
+    def command_lines(self):
         for line in LINES.strip().splitlines():
             if "{other}" in line:
                 self.values["other"] = self.face("udp4://127.0.0.1:11")
             yield line.format(**self.values).split()
 
     def test_output_full_is_an_error_with_one_sentence(self):
-        for words in self.each():
-            with self.subTest(" ".join(words)), open("/dev/full", "wb") as full:
-                code, said = self.run_into(words, full)
-                self.assertNotIn("panicked", said)
-                self.assertEqual(said.count("No space left on device"), 1, said)
-                self.assertEqual(code, 1, said)
+        for args in self.command_lines():
+            with self.subTest(" ".join(args)), open("/dev/full", "wb") as full:
+                code, output = self.run_into(args, full)
+                self.assertNotIn("panicked", output)
+                self.assertEqual(output.count("No space left on device"), 1, output)
+                self.assertEqual(code, 1, output)
 
-    def test_output_ended_is_no_error(self):
-        for words in self.each():
+    def test_output_closed_is_not_an_error(self):
+        for args in self.command_lines():
             reader, writer = os.pipe()
             os.close(reader)
-            with self.subTest(" ".join(words)):
-                code, said = self.run_into(words, writer)
-                self.assertNotIn("panicked", said)
-                self.assertNotIn("roken pipe", said)
-                self.assertEqual(code, 0, said)
+            with self.subTest(" ".join(args)):
+                code, output = self.run_into(args, writer)
+                self.assertNotIn("panicked", output)
+                self.assertNotIn("roken pipe", output)
+                self.assertEqual(code, 0, output)
             os.close(writer)
 
-    def test_output_of_every_verb_is_tried(self):
+    def test_every_verb_is_in_the_table(self):
         lines = [line.split() for line in LINES.strip().splitlines()]
-        tried = {" ".join(words[:n]) for words in lines for n in (1, 2)}
+        tried = {" ".join(args[:n]) for args in lines for n in (1, 2)}
         for verb in leaves():
             self.assertTrue(verb in tried or verb in SILENT, f"nw {verb}: add a line to LINES or a reason to SILENT")
 
-    def test_help_full_and_ended(self):
+    def test_help_into_full_or_closed_output_ends_quietly(self):
         for verb in ["", *leaves()]:
             if verb == "graph help":
                 continue
-            words = [*verb.split(), "--help"]
+            args = [*verb.split(), "--help"]
             with self.subTest(verb), open("/dev/full", "wb") as full:
-                code, said = self.run_into(words, full)
-                self.assertEqual((code, said.count("No space left on device")), (1, 1), said)
-        for words in (["--help"], ["--version"], ["face", "create", "--help"]):
+                code, output = self.run_into(args, full)
+                self.assertEqual((code, output.count("No space left on device")), (1, 1), output)
+        for args in (["--help"], ["--version"], ["face", "create", "--help"]):
             reader, writer = os.pipe()
             os.close(reader)
-            with self.subTest(words):
-                self.assertEqual(self.run_into(words, writer), (0, ""))
+            with self.subTest(args):
+                self.assertEqual(self.run_into(args, writer), (0, ""))
             os.close(writer)
 
-    def test_standard_error_full_ends_nothing(self):
+    def test_standard_error_full_does_not_end_command(self):
         with open("/dev/full", "wb") as full:
-            for words, expected in (["face", "show", "999999"], 3), (["no-such-verb"], 2), (["cat", "/served"], 0):
-                with self.subTest(words):
-                    done = subprocess.run([NW, *words], env=self.environment, stdout=subprocess.PIPE, stderr=full, timeout=PATIENCE_S)
-                    self.assertEqual(done.returncode, expected)
+            for args, expected in (["face", "show", "999999"], 3), (["no-such-verb"], 2), (["cat", "/served"], 0):
+                with self.subTest(args):
+                    completed = subprocess.run([NW, *args], env=self.environment, stdout=subprocess.PIPE, stderr=full, timeout=TIMEOUT_S)
+                    self.assertEqual(completed.returncode, expected)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Thousands of peers that request and never read: the router stays within its bound, serves others, and gives the memory back."""
+"""Thousands of peers that request and never read: the router stays within its memory bound, serves
+others, and frees the memory afterwards."""
 
 import json
 import os
@@ -8,10 +9,10 @@ import unittest
 from pathlib import Path
 
 from test_browser import tlv
-from test_cli import PATIENCE_S, CommandLine
+from command_line import TIMEOUT_S, CommandLine
 
 READERS, REQUESTS = 2500, 800
-# The bound of all queues, smaller than the default of 256 MiB, and what a router takes besides.
+# The bound of all queues, smaller than the default of 256 MiB, and the router's other memory.
 QUEUES_MIB, BESIDES_MIB = 64, 192
 
 
@@ -20,7 +21,7 @@ def segment(prefix, version, number):
     return tlv(5, tlv(7, name) + tlv(0x0A, os.urandom(4)))
 
 
-class Readers(CommandLine):
+class SlowReaders(CommandLine):
     def setUp(self):
         super().setUp()
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -33,8 +34,8 @@ class Readers(CommandLine):
         line = next(line for line in Path(f"/proc/{router.process.pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
         return int(line.split()[1]) // 1024
 
-    def test_peers_that_never_read_share_a_bound(self):
-        router = self.router(more=f"[faces]\nqueues_mib = {QUEUES_MIB}\n")
+    def test_peers_that_never_read_share_one_bound(self):
+        router = self.router(extra=f"[faces]\nqueues_mib = {QUEUES_MIB}\n")
         content = Path(self.folder) / "content"
         content.write_bytes(os.urandom(800_000))
         put = self.start(router, "put", "-q", "--segment", "8000", "/v", content)
@@ -54,20 +55,20 @@ class Readers(CommandLine):
             except BlockingIOError:
                 pass
             held.append(reader)
-        most = self.rss_mib(router)
-        self.assertLess(most, before + QUEUES_MIB + BESIDES_MIB, router.said())
-        # Others are served meanwhile, and the operator.
+        peak = self.rss_mib(router)
+        self.assertLess(peak, before + QUEUES_MIB + BESIDES_MIB, router.log_text())
+        # Other clients and the operator are served meanwhile.
         self.assertIn(b"faces", self.nw("status", router=router).stdout)
-        done = json.loads(self.nw("ping", "/by", "-c", "20", "-i", "10", "--json", router=router).stdout.splitlines()[-1])
-        self.assertEqual((done["sent"], done["answered"]), (20, 20))
-        self.until(lambda: 'pool="send_queues"' in router.said(), "the log says what is short")
+        completed = json.loads(self.nw("ping", "/by", "-c", "20", "-i", "10", "--json", router=router).stdout.splitlines()[-1])
+        self.assertEqual((completed["sent"], completed["answered"]), (20, 20))
+        self.until(lambda: 'pool="send_queues"' in router.log_text(), "the log names the full pool")
         for reader in held:
             reader.close()
         returned = lambda: self.rss_mib(router) < before + 64
-        self.until(returned, f"memory is returned: {before} MiB before, {most} at most")
+        self.until(returned, f"memory is returned: {before} MiB before, {peak} at most")
         for process in (put, server):
             process.terminate()
-            process.wait(PATIENCE_S)
+            process.wait(TIMEOUT_S)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""nw service and nw graph split as a user types them: a graph in four processes, joined by sockets or by memory, one of them killed, drained, changed; and all that is wrong."""
+"""nw service and nw graph split as a user runs them: a graph in four processes joined by sockets or
+shared memory, of which one is killed, drained or changed; and wrong arguments."""
 
 import json
 import os
@@ -9,7 +10,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from test_cli import NW, PATIENCE_S, CommandLine
+from command_line import NW, TIMEOUT_S, CommandLine
 
 CHAIN = Path(__file__).resolve().parents[2] / "examples/graphs/split_chain.graph"
 FOUR = ("pd", "cs", "br", "nr")
@@ -18,16 +19,16 @@ FOUR = ("pd", "cs", "br", "nr")
 class Services(CommandLine):
     def setUp(self):
         super().setUp()
-        # Control sockets are where this says, so a name is enough to find them.
+        # Control sockets are in this folder, so a service is found by its name.
         patch = mock.patch.dict(os.environ, XDG_RUNTIME_DIR=self.folder)
         patch.start()
         self.addCleanup(patch.stop)
         self.near = Path(self.folder) / "near.sock"
 
-    def service(self, name, *words):
-        """A running service. What it says is in the file NAME.log, of this start only."""
+    def service(self, name, *args):
+        """Starts a service. Its log is in NAME.log, overwritten at each start."""
         with open(self.log(name), "w") as log:
-            process = subprocess.Popen([NW, "service", "run", *map(str, words)], stdin=subprocess.DEVNULL, stderr=log)
+            process = subprocess.Popen([NW, "service", "run", *map(str, args)], stdin=subprocess.DEVNULL, stderr=log)
 
         def finish():
             if process.poll() is None:
@@ -35,17 +36,17 @@ class Services(CommandLine):
             process.wait()
 
         self.addCleanup(finish)
-        self.until(lambda: " running " in self.said(name), f"{name} runs")
+        self.until(lambda: " running " in self.log_text(name), f"{name} runs")
         return process
 
     def log(self, name):
         return Path(self.folder) / f"{name}.log"
 
-    def said(self, name):
+    def log_text(self, name):
         return self.log(name).read_text()
 
-    def refused(self, *words, code=1):
-        return self.nw("service", *words, code=code).stderr.decode()
+    def refused(self, *args, code=1):
+        return self.nw("service", *args, code=code).stderr.decode()
 
     def status(self, name):
         return json.loads(self.nw("service", "status", name, "--json").stdout)
@@ -54,17 +55,17 @@ class Services(CommandLine):
         return json.loads(self.nw("service", "links", name, "--json").stdout)
 
     def packets(self, name):
-        """By element, side and port."""
+        """Returns packet counts by element, side and port."""
         ports = json.loads(self.nw("service", "statistics", name, "--json").stdout)["ports"]
         return {(port["element"], port["side"], port["port"]): port["packets"] for port in ports}
 
-    def ping(self, *words):
-        done = subprocess.run([NW, "ping", "/p", "-s", f"unix://{self.near}", "--json", *map(str, words)], capture_output=True, timeout=2 * PATIENCE_S)
-        end = json.loads(done.stdout.splitlines()[-1])
+    def ping(self, *args):
+        completed = subprocess.run([NW, "ping", "/p", "-s", f"unix://{self.near}", "--json", *map(str, args)], capture_output=True, timeout=2 * TIMEOUT_S)
+        end = json.loads(completed.stdout.splitlines()[-1])
         return end["sent"], end["answered"]
 
     def producer(self):
-        """A router, and one behind it that answers."""
+        """Starts a router with a producer for /p."""
         router = self.router("producer")
         server = self.start(router, "ping-server", "/p")
         self.assertIn(b"answering", server.stderr.readline())
@@ -77,27 +78,27 @@ class Services(CommandLine):
         return path
 
     def chain(self, router, links="unix"):
-        """The four services of the example, joined and connected."""
+        """Starts the four services of the example and waits until a ping passes all of them."""
         self.cut = Path(self.folder) / "cut"
-        words = [word for name in FOUR for word in ("--service", f"{name}={name}")]
-        said = self.nw("graph", "split", self.graph(router), "--into", self.cut, "--links", links, *words).stdout.decode()
-        self.assertEqual(said.splitlines(), [f"nw service run --graph {self.cut}/{name}.graph" for name in FOUR])
+        args = [word for name in FOUR for word in ("--service", f"{name}={name}")]
+        output = self.nw("graph", "split", self.graph(router), "--into", self.cut, "--links", links, *args).stdout.decode()
+        self.assertEqual(output.splitlines(), [f"nw service run --graph {self.cut}/{name}.graph" for name in FOUR])
         self.nw("graph", "check", *(self.cut / f"{name}.graph" for name in FOUR))
-        running = {name: self.piece(name) for name in FOUR}
-        self.until(lambda: self.ping("-c", 1, "-i", 1, "--timeout", 500)[1] == 1, "an answer through all four")
+        running = {name: self.start_piece(name) for name in FOUR}
+        self.until(lambda: self.ping("-c", 1, "-i", 1, "--timeout", 500)[1] == 1, "a ping through all four is answered")
         return running
 
-    def piece(self, name):
+    def start_piece(self, name):
         return self.service(name, "--graph", self.cut / f"{name}.graph")
 
-    def ends(self, process, name):
-        self.assertEqual(process.wait(PATIENCE_S), 0, self.said(name))
-        self.assertIn(" ended ", self.said(name).replace("\n", " "))
+    def check_ended(self, process, name):
+        self.assertEqual(process.wait(TIMEOUT_S), 0, self.log_text(name))
+        self.assertIn(" ended ", self.log_text(name).replace("\n", " "))
         self.assertFalse((Path(self.folder) / f"nw-service-{name}.sock").exists())
 
 
-class Cut(Services):
-    def test_a_file_through_four_services_and_what_they_say(self):
+class SplitGraph(Services):
+    def test_file_through_four_services_arrives_unchanged(self):
         router, content = self.producer(), os.urandom(500_000)
         running = self.chain(router)
         self.put(router, "/t/file", content)
@@ -108,7 +109,7 @@ class Cut(Services):
         self.assertEqual(set(links), {"to_pd", "to_cs", "to_nr"})
         self.assertTrue(all(link["up"] for link in links.values()), links)
         self.assertRegex(self.nw("service", "links", "br").stdout.decode(), r"to_nr +\d+ +unix://")
-        # What came once was not asked for again.
+        # The second download came from the content store.
         segments = len(content) // 8800
         self.assertGreaterEqual(self.packets("cs")["cs", "out", "hit"], segments)
         self.assertIn("hit", self.nw("service", "statistics", "cs").stdout.decode())
@@ -116,97 +117,97 @@ class Cut(Services):
         self.assertEqual(shown, (self.cut / "br.graph").read_text().split("\n", 1)[1])
         openapi = json.loads(self.nw("service", "openapi").stdout)
         self.assertIn("/v1/drain", openapi["paths"])
-        # By its path as well.
+        # A service is also found by the path of its socket.
         self.nw("service", "stop", Path(self.folder) / "nw-service-pd.sock")
-        self.ends(running["pd"], "pd")
+        self.check_ended(running["pd"], "pd")
         self.assertFalse(self.near.exists())
         for name in ("cs", "br"):
             self.nw("service", "drain", name)
-            self.ends(running[name], name)
+            self.check_ended(running[name], name)
         running["nr"].send_signal(signal.SIGTERM)
-        self.ends(running["nr"], "nr")
+        self.check_ended(running["nr"], "nr")
 
-    def test_a_service_that_dies_is_missed_and_found_again(self):
-        self.dies("unix")
+    def test_killed_service_over_unix_is_reconnected(self):
+        self.check_killed_and_restarted("unix")
 
-    def test_so_is_one_that_shares_memory(self):
-        self.dies("shm")
+    def test_killed_service_over_shared_memory_is_reconnected(self):
+        self.check_killed_and_restarted("shm")
 
-    def dies(self, links):
+    def check_killed_and_restarted(self, links):
         running = self.chain(self.producer(), links)
         running["br"].kill()
         running["br"].wait()
         self.assertEqual(self.ping("-c", 2, "-i", 1, "--timeout", 200), (2, 0))
         for name in ("pd", "cs", "nr"):
-            self.assertIsNone(running[name].poll(), self.said(name))
+            self.assertIsNone(running[name].poll(), self.log_text(name))
             self.assertGreater(self.status(name)["received"][0], 0)
         for name in ("pd", "cs"):
             self.assertEqual([link["up"] for link in self.links(name) if link["name"] == "to_br"], [False], self.links(name))
         self.assertGreater(self.status("cs")["dropped"], 0)
-        self.piece("br")
-        self.until(lambda: self.ping("-c", 1, "-i", 1, "--timeout", 500)[1] == 1, "an answer through the new one")
+        self.start_piece("br")
+        self.until(lambda: self.ping("-c", 1, "-i", 1, "--timeout", 500)[1] == 1, "a ping through the new service is answered")
         self.assertEqual(self.ping("-c", 200, "-i", 2), (200, 200))
         self.assertTrue(all(link["up"] for name in ("pd", "cs", "br") for link in self.links(name)))
 
-    def test_a_file_both_ways_through_shared_memory(self):
+    def test_file_through_shared_memory_arrives_unchanged(self):
         router, content = self.producer(), os.urandom(3_000_000)
         self.chain(router, "shm")
         self.put(router, "/t/file", content)
         for _ in range(2):
             self.assertEqual(self.nw("cat", "-s", f"unix://{self.near}", "/t/file").stdout, content)
         for name in FOUR:
-            self.assertNotIn("down", self.said(name), "a link that was never up is not down")
+            self.assertNotIn("down", self.log_text(name), "a link that was never up is not down")
         links = {link["name"]: link for link in self.links("br")}
         self.assertRegex(links["to_nr"]["uri"], r"^shm:///.*/br-nr\.sock$")
         self.assertRegex(links["to_cs"]["local"], r"^shm:///.*/cs-br\.sock$")
-        # What one end has sent, the other has received: nothing is lost in between.
+        # Each packet that one end sent, the other received.
         far = {link["name"]: link for link in self.links("nr")}["to_br"]
         self.assertEqual((links["to_nr"]["sent"], links["to_nr"]["received"]), (far["received"], far["sent"]))
         self.assertGreater(sum(far["sent"]), len(content) // 8800)
         self.assertGreater(self.packets("cs")["cs", "out", "hit"], 300)
 
-    def test_who_may_not_open_the_socket_has_no_part_in_the_memory(self):
+    def test_shared_memory_of_other_user_is_refused(self):
         if os.geteuid() != 0:
-            self.skipTest("only root can be somebody else")
+            self.skipTest("only root can run as another user")
         os.chmod(self.folder, 0o755)
         far = Path(self.folder) / "far.sock"
         self.service("far", "counter", "--listen", f"shm://{far}", "--to", f"next=unix://{self.folder}/none.sock", "--name", "far")
         self.assertEqual(far.stat().st_mode & 0o777, 0o600)
-        other = Path(self.folder) / "other"
-        other.mkdir()
-        os.chown(other, 65534, 65534)
-        words = ["counter", "--listen", f"unix://{other}/near.sock", "--to", f"far=shm://{far}", "--control", other / "c.sock"]
+        other_folder = Path(self.folder) / "other"
+        other_folder.mkdir()
+        os.chown(other_folder, 65534, 65534)
+        args = ["counter", "--listen", f"unix://{other_folder}/near.sock", "--to", f"far=shm://{far}", "--control", other_folder / "c.sock"]
         with open(self.log("other"), "w") as log:
             try:
-                process = subprocess.Popen([NW, "service", "run", *map(str, words)], stdin=subprocess.DEVNULL, stderr=log, user=65534, group=65534, extra_groups=[])
+                process = subprocess.Popen([NW, "service", "run", *map(str, args)], stdin=subprocess.DEVNULL, stderr=log, user=65534, group=65534, extra_groups=[])
             except PermissionError:
-                self.skipTest(f"nobody but root may run {NW}")
+                self.skipTest(f"only root may run {NW}")
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        self.until(lambda: "run as a user who may" in self.said("other"), "a word of what is missing")
-        self.assertEqual([link["up"] for link in json.loads(self.nw("service", "links", other / "c.sock", "--json").stdout)], [False])
+        self.until(lambda: "run as a user who may" in self.log_text("other"), "the missing privilege is logged")
+        self.assertEqual([link["up"] for link in json.loads(self.nw("service", "links", other_folder / "c.sock", "--json").stdout)], [False])
 
-    def test_shared_memory_where_something_else_is(self):
+    def test_shared_memory_at_foreign_socket_waits_and_reports(self):
         near, far = Path(self.folder) / "plain.sock", Path(self.folder) / "far.sock"
         plain = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.addCleanup(plain.close)
         plain.bind(str(far))
         plain.listen()
-        ends = lambda listen, to: ["--listen", listen, "--to", f"next={to}"]
-        self.service("wrong", "counter", *ends(f"unix://{self.near}", f"shm://{far}"), "--name", "wrong")
-        self.until(lambda: "write unix:// or shm:// on both sides" in self.said("wrong"), "a word of what is wrong")
-        self.service("nobody", "counter", *ends(f"unix://{near}", f"shm://{self.folder}/nobody.sock"), "--name", "nobody")
-        self.until(lambda: "no such path" in self.said("nobody"), "a word of what is wrong")
-        self.assertIn("at an absolute path", self.refused("run", "counter", *ends("shm://near.sock", f"shm://{far}")))
-        # Somebody listens there; then nobody does any more, but the socket is left.
-        words = ends(f"shm://{far}", f"unix://{self.folder}/nobody.sock")
-        self.assertIn("is in use by a running program", self.refused("run", "counter", *words, "--name", "late"))
+        check_ended = lambda listen, to: ["--listen", listen, "--to", f"next={to}"]
+        self.service("wrong", "counter", *check_ended(f"unix://{self.near}", f"shm://{far}"), "--name", "wrong")
+        self.until(lambda: "write unix:// or shm:// on both sides" in self.log_text("wrong"), "the mistake is logged")
+        self.service("nobody", "counter", *check_ended(f"unix://{near}", f"shm://{self.folder}/nobody.sock"), "--name", "nobody")
+        self.until(lambda: "no such path" in self.log_text("nobody"), "the mistake is logged")
+        self.assertIn("at an absolute path", self.refused("run", "counter", *check_ended("shm://near.sock", f"shm://{far}")))
+        # The address is in use by a running program; then only the socket file is left.
+        args = check_ended(f"shm://{far}", f"unix://{self.folder}/nobody.sock")
+        self.assertIn("is in use by a running program", self.refused("run", "counter", *args, "--name", "late"))
         plain.close()
         self.assertTrue(far.exists())
-        self.service("late", "counter", *words, "--name", "late")
-        self.until(lambda: json.loads(self.nw("service", "links", "wrong", "--json").stdout)[0]["up"], "the one before has found it")
+        self.service("late", "counter", *args, "--name", "late")
+        self.until(lambda: json.loads(self.nw("service", "links", "wrong", "--json").stdout)[0]["up"], "the first service has connected to it")
 
-    def test_it_is_changed_while_packets_flow(self):
+    def test_graph_changed_under_traffic_loses_nothing(self):
         self.chain(self.producer())
         text = self.nw("service", "graph", "cs").stdout.decode()
         path = Path(self.folder) / "other.graph"
@@ -214,26 +215,26 @@ class Cut(Services):
         pinging = subprocess.Popen([NW, "ping", "/p", "-s", f"unix://{self.near}", "-i", "2", "-c", "1000", "--json"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         self.addCleanup(pinging.communicate)
         self.addCleanup(pinging.kill)
-        said = self.nw("service", "graph", "cs", "--set", path).stdout.decode()
-        self.assertIn("seen = counter", said)
-        self.assertEqual(self.nw("service", "graph", "cs").stdout.decode(), said)
-        self.until(lambda: any(element == "seen" and count for (element, _, _), count in self.packets("cs").items()), "packets that were counted")
-        end = json.loads(pinging.communicate(timeout=PATIENCE_S)[0].splitlines()[-1])
+        output = self.nw("service", "graph", "cs", "--set", path).stdout.decode()
+        self.assertIn("seen = counter", output)
+        self.assertEqual(self.nw("service", "graph", "cs").stdout.decode(), output)
+        self.until(lambda: any(element == "seen" and count for (element, _, _), count in self.packets("cs").items()), "the new element counts packets")
+        end = json.loads(pinging.communicate(timeout=TIMEOUT_S)[0].splitlines()[-1])
         self.assertEqual((end["sent"], end["answered"]), (1000, 1000), end)
 
-    def test_a_graph_that_can_not_work_changes_nothing(self):
+    def test_invalid_graph_changes_nothing(self):
         path = self.file_of("bad.graph", "face up = unix:///a.sock\ncs = contentstore\nup -> pd\n")
         self.service("alone", "counter", "--listen", f"unix://{self.near}", "--to", f"next=unix://{self.folder}/next.sock", "--name", "alone")
         before = self.nw("service", "graph", "alone").stdout
-        said = self.refused("graph", "alone", "--set", path)
+        output = self.refused("graph", "alone", "--set", path)
         for part in ("bad.graph:2:6: no element is called `contentstore`; did you mean `content_store`?", "bad.graph:3:7: nothing in this graph is called `pd`"):
-            self.assertIn(part, said)
+            self.assertIn(part, output)
         self.assertIn("has no URI", self.refused("graph", "alone", "--set", self.file_of("none.graph", "face a\nface b\na -> b\nb -> a\n"), code=6))
         self.assertIn("can't read", self.refused("graph", "alone", "--set", Path(self.folder) / "missing.graph"))
         good = self.file_of("good.graph", before.decode())
         self.assertIn("is not one of drop, buffer, make-before-break", self.refused("graph", "alone", "--set", good, "--order", "soon"))
         self.assertEqual(self.nw("service", "graph", "alone").stdout, before)
-        # Whoever asks without this program is told as much.
+        # A request without this command gets the same error.
         body = json.dumps({"graph": path.read_text(), "order": "drop"}).encode()
         with socket.socket(socket.AF_UNIX) as s:
             s.connect(f"{self.folder}/nw-service-alone.sock")
@@ -248,12 +249,12 @@ class Cut(Services):
         path.write_text(text)
         return path
 
-    def test_cuts_that_can_not_be(self):
+    def test_invalid_partition_is_refused(self):
         path, into = self.file_of("chain.graph", CHAIN.read_text()), Path(self.folder) / "cut"
         cut = lambda *services: self.nw("graph", "split", path, "--into", into, *(w for s in services for w in ("--service", s)), code=1).stderr.decode()
-        said = cut("a=pd,cs,xx", "b=cs,br")
+        output = cut("a=pd,cs,xx", "b=cs,br")
         for part in ('nothing in the graph is called "xx"', '"cs" belongs to a and to b', '"nr" belongs to no service: list it in one'):
-            self.assertIn(part, said)
+            self.assertIn(part, output)
         self.assertIn("service a is given twice", cut("a=pd,cs", "a=br,nr"))
         self.assertIn("is not a service of the form NAME=ELEMENT,FACE,…", cut("a"))
         self.assertIn("[possible values: unix, shm]", self.nw("graph", "split", path, "--into", into, "--service", "a=pd", "--links", "wire", code=2).stderr.decode())
@@ -263,11 +264,11 @@ class Cut(Services):
         self.assertIn("can't create", self.sentence(self.nw("graph", "split", path, "--into", into, "--service", "all=pd,cs,br,nr", code=1)))
 
 
-class Alone(Services):
-    def ends_of(self):
+class SingleElement(Services):
+    def endpoints(self):
         return ["--listen", f"unix://{self.near}", "--to", f"next=unix://{self.folder}/next.sock"]
 
-    def test_a_store_before_a_router(self):
+    def test_content_store_before_router_answers_hits(self):
         router = self.producer()
         to = f"next=unix://{router.socket}"
         process = self.service("content_store", "content_store", "mib=16", "--listen", f"unix://{self.near}", "--to", to)
@@ -278,74 +279,75 @@ class Alone(Services):
         self.assertEqual(self.ping("-c", 100, "-i", 2), (100, 100))
         self.assertRegex(self.nw("service", "graph", "content_store").stdout.decode(), r"content_store = content_store\(mib = 16\)")
         self.nw("service", "drain", "content_store")
-        self.ends(process, "content_store")
+        self.check_ended(process, "content_store")
 
-    def test_applications_and_routers_share_memory_too(self):
+    def test_application_and_router_connect_by_shared_memory(self):
         router = self.producer()
         self.service("store", "content_store", "mib=16", "--listen", f"shm://{self.near}", "--to", f"next=unix://{router.socket}", "--name", "store")
-        done = self.nw("ping", "/p", "-s", f"shm://{self.near}", "-i", 2, "-c", 100, "--json").stdout
-        self.assertEqual(json.loads(done.splitlines()[-1])["answered"], 100)
-        other = self.router("other")
-        self.nw("face", "create", f"shm://{self.near}", router=other)
-        self.nw("route", "add", "/p", f"shm://{self.near}", router=other)
-        done = self.nw("ping", "/p", "-i", 2, "-c", 100, "--json", router=other).stdout
-        self.assertEqual(json.loads(done.splitlines()[-1])["answered"], 100)
-        self.assertIn(f"shm://{self.near}", self.nw("face", "list", router=other).stdout.decode())
+        completed = self.nw("ping", "/p", "-s", f"shm://{self.near}", "-i", 2, "-c", 100, "--json").stdout
+        self.assertEqual(json.loads(completed.splitlines()[-1])["answered"], 100)
+        other_router = self.router("other")
+        self.nw("face", "create", f"shm://{self.near}", router=other_router)
+        self.nw("route", "add", "/p", f"shm://{self.near}", router=other_router)
+        completed = self.nw("ping", "/p", "-i", 2, "-c", 100, "--json", router=other_router).stdout
+        self.assertEqual(json.loads(completed.splitlines()[-1])["answered"], 100)
+        self.assertIn(f"shm://{self.near}", self.nw("face", "list", router=other_router).stdout.decode())
 
-    def test_words_that_are_wrong(self):
-        ends = self.ends_of()
-        self.assertIn("`nw graph help` lists all", self.refused("run", "contentstore", *ends))
-        said = self.refused("run", "content_store", "mib=much", "mibs=3", *ends)
-        self.assertIn('"much" is not allowed: a whole number', said)
-        self.assertIn("`mibs`: not known; there are packets, mib", said)
-        self.assertIn("nw graph help content_store", self.refused("run", "content_store", "mib", *ends))
+    def test_wrong_arguments_are_refused(self):
+        check_ended = self.endpoints()
+        self.assertIn("`nw graph help` lists all", self.refused("run", "contentstore", *check_ended))
+        output = self.refused("run", "content_store", "mib=much", "mibs=3", *check_ended)
+        self.assertIn('"much" is not allowed: a whole number', output)
+        self.assertIn("`mibs`: not known; there are packets, mib", output)
+        self.assertIn("nw graph help content_store", self.refused("run", "content_store", "mib", *check_ended))
         self.assertIn("--listen for downstreams and --to for the upstream", self.refused("run", "content_store"))
-        self.assertIn("give --to NAME=URI", self.refused("run", "content_store", *ends[:2]))
-        self.assertIn("is not of the form NAME=URI", self.refused("run", "content_store", *ends[:3], "unix:///x"))
-        self.assertIn("expected scheme://", self.refused("run", "content_store", "--listen", "/x", *ends[2:]))
-        self.assertIn("must not be empty or contain /", self.refused("run", "content_store", *ends, "--name", "a/b"))
+        self.assertIn("give --to NAME=URI", self.refused("run", "content_store", *check_ended[:2]))
+        self.assertIn("is not of the form NAME=URI", self.refused("run", "content_store", *check_ended[:3], "unix:///x"))
+        self.assertIn("expected scheme://", self.refused("run", "content_store", "--listen", "/x", *check_ended[2:]))
+        self.assertIn("must not be empty or contain /", self.refused("run", "content_store", *check_ended, "--name", "a/b"))
         self.assertIn("can't read", self.refused("run", "--graph", Path(self.folder) / "none.graph"))
         self.assertIn("Usage", self.nw("service", "run", code=2).stderr.decode())
         self.assertFalse(self.near.exists())
 
-    def test_nobody_there(self):
+    def test_commands_without_service_fail(self):
         for verb in ("status", "links", "statistics", "graph", "drain", "stop"):
-            said = self.sentence(self.nw("service", verb, "nobody", code=4))
-            self.assertIn(f"can't reach a service at {self.folder}/nw-service-nobody.sock", said)
-            self.assertIn("is it running?", said)
+            output = self.sentence(self.nw("service", verb, "nobody", code=4))
+            self.assertIn(f"can't reach a service at {self.folder}/nw-service-nobody.sock", output)
+            self.assertIn("is it running?", output)
 
-    def last(self, *words):
-        """Why it ended; it may have said before that a neighbour is not there."""
-        lines = self.refused("run", "counter", *words).splitlines()
+    def last(self, *args):
+        """Returns the last log line, the reason for the exit. Earlier lines may report a missing
+        neighbour."""
+        lines = self.refused("run", "counter", *args).splitlines()
         self.assertTrue(lines[-1].startswith("nw: "), lines)
         return lines[-1]
 
-    def test_something_in_the_way(self):
-        first = self.service("one", "counter", *self.ends_of(), "--name", "one")
-        other = ["--listen", f"unix://{self.folder}/other.sock", *self.ends_of()[2:]]
-        self.assertIn("is in use by another service: choose another --name", self.last(*other, "--name", "one"))
+    def test_taken_name_or_address_is_refused(self):
+        first = self.service("one", "counter", *self.endpoints(), "--name", "one")
+        other_args = ["--listen", f"unix://{self.folder}/other.sock", *self.endpoints()[2:]]
+        self.assertIn("is in use by another service: choose another --name", self.last(*other_args, "--name", "one"))
         self.assertFalse((Path(self.folder) / "other.sock").exists())
-        # Another name, but where it listens is taken.
-        said = self.last(*self.ends_of(), "--name", "two")
-        self.assertIn("face `near`", said)
-        self.assertIn(str(self.near), said)
+        # Another name, but the same listening address.
+        output = self.last(*self.endpoints(), "--name", "two")
+        self.assertIn("face `near`", output)
+        self.assertIn(str(self.near), output)
         path = Path(self.folder) / "file"
         path.write_text("mine")
-        said = self.last(*other, "--control", path)
-        self.assertIn("exists and is not a socket: give another path", said)
+        output = self.last(*other_args, "--control", path)
+        self.assertIn("exists and is not a socket: give another path", output)
         self.assertEqual(path.read_text(), "mine")
-        said = self.last("--listen", f"unix://{path}", *other[2:])
-        self.assertIn("face `near`", said)
+        output = self.last("--listen", f"unix://{path}", *other_args[2:])
+        self.assertIn("face `near`", output)
         self.assertEqual(path.read_text(), "mine")
-        self.assertIn("can't listen on", self.last(*other, "--control", f"{self.folder}/no/c.sock"))
-        # All this left the first one alone; what a killed one leaves behind is taken over.
+        self.assertIn("can't listen on", self.last(*other_args, "--control", f"{self.folder}/no/c.sock"))
+        # The first service was not affected. After it is killed, its socket files are taken over.
         self.assertEqual(self.status("one")["name"], "one")
         first.kill()
         first.wait()
         self.assertTrue(self.near.exists())
-        again = self.service("one", "counter", *self.ends_of(), "--name", "one")
+        second_service = self.service("one", "counter", *self.endpoints(), "--name", "one")
         self.nw("service", "stop", "one")
-        self.ends(again, "one")
+        self.check_ended(second_service, "one")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""nw sim as a user types it: scenarios right and wrong, the same twice, what it writes, how it fails."""
+"""nw sim as a user runs it: valid and wrong scenarios, reproducible results, output files,
+failures."""
 
 import csv
 import json
@@ -8,7 +9,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from test_cli import CommandLine
+from command_line import CommandLine
 
 
 class Sim(CommandLine):
@@ -16,14 +17,14 @@ class Sim(CommandLine):
         super().setUp()
         self.place = Path(self.enterContext(tempfile.TemporaryDirectory()))
 
-    def sim(self, *words, code=0):
-        done = self.nw("sim", *words, code=code)
-        return done.stdout.decode(), done.stderr.decode()
+    def sim(self, *args, code=0):
+        completed = self.nw("sim", *args, code=code)
+        return completed.stdout.decode(), completed.stderr.decode()
 
-    def run_json(self, *words):
-        return json.loads(self.sim("run", "--json", *words)[0])
+    def run_json(self, *args):
+        return json.loads(self.sim("run", "--json", *args)[0])
 
-    def test_the_example_runs_and_writes_tables(self):
+    def test_example_scenario_writes_tables(self):
         net = self.place / "net.toml"
         net.write_text(self.sim("example")[0])
         shown, _ = self.sim("run", net, "--out", self.place / "out")
@@ -38,7 +39,7 @@ class Sim(CommandLine):
         self.assertEqual(page.count("<svg"), 6)
         self.assertNotIn("<script", page)
 
-    def test_times_are_exact_where_all_are_alike(self):
+    def test_times_of_equal_links_are_exact(self):
         net = self.place / "two.toml"
         net.write_text(
             '[topology]\ngenerate = "line:2"\n[[producer]]\nprefix = "/d"\nat = ["n1"]\n'
@@ -50,32 +51,32 @@ class Sim(CommandLine):
             self.assertLessEqual(row["rtt_p99_ms"], row["rtt_max_ms"])
             self.assertAlmostEqual(row["rtt_max_ms"], row["rtt_mean_ms"], delta=row["rtt_max_ms"] / 1000)
 
-    def test_a_seed_is_a_result(self):
-        words = ["--topology", "random:20:3", "--duration", 1]
-        one, same, other = (self.sim("run", "--json", *words, "--seed", seed)[0] for seed in (7, 7, 8))
-        self.assertEqual(one, same)
-        self.assertNotEqual(one, other)
+    def test_same_seed_gives_same_result(self):
+        args = ["--topology", "random:20:3", "--duration", 1]
+        first, same_seed, other_seed = (self.sim("run", "--json", *args, "--seed", seed)[0] for seed in (7, 7, 8))
+        self.assertEqual(first, same_seed)
+        self.assertNotEqual(first, other_seed)
 
-    def test_many_runs(self):
+    def test_many_runs_are_summarised(self):
         shown, _ = self.sim("run", "--topology", "ring:5", "--duration", 1, "--runs", 3, "--seed", 5)
         self.assertEqual([line.split()[0] for line in shown.splitlines()], ["seed", "5", "6", "7", "mean"])
         alone = self.run_json("--topology", "ring:5", "--duration", 1, "--seed", 6)
         self.assertIn(f"6     {alone['totals']['sent']} ", shown)
 
-    def test_a_failing_run_can_be_repeated(self):
-        words = ["--topology", "line:3", "--duration", 1, "--expect", "rtt_p99_ms < 1", "--at", "0.5s node n1 restart"]
-        _, errors = self.sim("run", *words, code=1)
+    def test_failing_run_prints_how_to_repeat_it(self):
+        args = ["--topology", "line:3", "--duration", 1, "--expect", "rtt_p99_ms < 1", "--at", "0.5s node n1 restart"]
+        _, errors = self.sim("run", *args, code=1)
         command = re.search(r"repeat it with: nw sim (.*)", errors)[1]
         self.assertEqual(errors, self.sim(*shlex.split(command), code=1)[1])
 
-    def test_all_mistakes_at_once(self):
+    def test_wrong_scenario_lists_all_mistakes(self):
         net = self.place / "net.toml"
         net.write_text('[links]\nloss = 2\n[topology]\ngenerate = "grid:3"\n[[consumer]]\nkind = "zip"\n')
         _, errors = self.sim("run", net, code=1)
         for place in (":2: links.loss", ":4: topology.generate", ":6: consumer[0].kind", "consumer[0].prefix"):
             self.assertIn(place, errors)
 
-    def test_topologies(self):
+    def test_topology_formats_are_read(self):
         self.assertIn("grid:WxH", self.sim("topology")[0])
         self.assertEqual(self.sim("topology", "nsfnet")[0].count("[[link]]"), 21)
         self.assertEqual(self.sim("topology", "abilene", "--as", "dot")[0].count(" -- "), 14)
@@ -83,7 +84,7 @@ class Sim(CommandLine):
         links.write_text("a b 1\nb c\n")
         self.assertIn("<svg", self.sim("topology", links, "--as", "svg")[0])
 
-    def test_what_there_is(self):
+    def test_measures_and_topologies_are_listed(self):
         self.assertIn("[[consumer]]", self.sim("options")[0])
         self.assertIn("cs_hit_ratio", self.sim("measures")[0])
 

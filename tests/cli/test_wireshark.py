@@ -1,4 +1,5 @@
-"""deploy/wireshark/ndn.lua, by tshark: captures of `nw tap`, and frames, datagrams and streams of all kinds."""
+"""deploy/wireshark/ndn.lua, run by tshark: captures of `nw tap`, and frames, datagrams and streams
+of all kinds."""
 
 import json
 import re
@@ -9,7 +10,7 @@ import sys
 import unittest
 from pathlib import Path
 
-from test_cli import CommandLine
+from command_line import CommandLine
 
 SCRIPT = Path(__file__).resolve().parents[2] / "deploy/wireshark/ndn.lua"
 TSHARK = shutil.which("tshark")
@@ -54,15 +55,15 @@ def ethernet(payload):
 @unittest.skipUnless(TSHARK, "no tshark: tools/setup test installs it")
 class Dissector(CommandLine):
     def read(self, path, *fields):
-        words = [TSHARK, "-X", f"lua_script:{SCRIPT}", "-r", path, "-T", "json", "-e", "_ws.col.Protocol", "-e", "_ws.col.Info"]
+        args = [TSHARK, "-X", f"lua_script:{SCRIPT}", "-r", path, "-T", "json", "-e", "_ws.col.Protocol", "-e", "_ws.col.Info"]
         for field in fields:
-            words += ["-e", field]
-        done = subprocess.run(words, capture_output=True, timeout=120)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertNotIn(b"Lua", done.stderr.replace(b"Lua plugins", b""), "the script has no error")
+            args += ["-e", field]
+        completed = subprocess.run(args, capture_output=True, timeout=120)
+        self.assertEqual(completed.returncode, 0, completed.stderr)
+        self.assertNotIn(b"Lua", completed.stderr.replace(b"Lua plugins", b""), "the script has no error")
         # Older versions write bytes without colons.
         plain = lambda values: [value.replace(":", "") if re.fullmatch("[0-9a-f]{2}(:[0-9a-f]{2})+", value) else value for value in values]
-        return [{field: plain(values) for field, values in packet["_source"]["layers"].items()} for packet in json.loads(done.stdout)]
+        return [{field: plain(values) for field, values in packet["_source"]["layers"].items()} for packet in json.loads(completed.stdout)]
 
     def frames(self, frames, *fields):
         path = Path(self.folder) / "frames.pcap"
@@ -70,7 +71,7 @@ class Dissector(CommandLine):
         path.write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + b"".join(map(record, frames)))
         return self.read(path, *fields)
 
-    def test_capture_of_tap_is_read(self):
+    def test_tap_capture_is_dissected(self):
         router = self.router()
         self.put(router, "/film/one", b"x" * 5000)
         path = Path(self.folder) / "tap.pcapng"
@@ -86,7 +87,7 @@ class Dissector(CommandLine):
             self.assertTrue(packet["ndn.name"][0].startswith("/film/one/"), packet)
         self.assertEqual({packet["ndn.type"][0] for packet in seen}, {"5", "6"})
 
-    def test_packets_over_every_transport(self):
+    def test_packets_over_each_transport_are_dissected(self):
         asked, answered = interest("a", tlv(0x32, b"\x07")), data(b"hello", "a", "b")
         for frame in (ethernet(asked), udp(asked), udp(asked, 56363), tcp(asked, 1)):
             (seen,) = self.frames([frame], "ndn.name", "ndn.nonce")
@@ -94,7 +95,7 @@ class Dissector(CommandLine):
         (seen,) = self.frames([udp(answered)], "ndn.content", "ndn.freshness", "ndn.signature_type")
         self.assertEqual([seen["ndn.content"], seen["ndn.freshness"], seen["ndn.signature_type"]], [["68656c6c6f"], ["10"], ["0"]])
 
-    def test_stream_is_put_together(self):
+    def test_stream_segments_are_reassembled(self):
         stream = data(b"x" * 3000, "long") + interest("short") + data(b"y" * 2000, "next")
         parts = [stream[:1000], stream[1000:1001], stream[1001:3200], stream[3200:]]
         frames, sequence = [], 1
@@ -104,7 +105,7 @@ class Dissector(CommandLine):
         names = [n for packet in self.frames(frames, "ndn.name") for n in packet.get("ndn.name", [])]
         self.assertEqual(names, ["/long", "/short", "/next"])
 
-    def test_link_fields_nacks_and_fragments(self):
+    def test_link_fields_nacks_and_fragments_are_dissected(self):
         link = lambda *fields, fragment=b"": tlv(0x64, b"".join(fields) + (tlv(0x50, fragment) if fragment else b""))
         nack = link(tlv(0x62, b"\xaa\xbb"), tlv(0x320, tlv(0x321, b"\x96")), tlv(0x340, b"\x01"), fragment=interest("a"))
         (seen,) = self.frames([udp(nack)], "ndn.lp.pit_token", "ndn.nack_reason", "ndn.lp.congestion_mark")
@@ -116,11 +117,11 @@ class Dissector(CommandLine):
         (seen,) = self.frames([udp(link(tlv(0x344, bytes(7) + b"\x05")))], "ndn.lp.ack")
         self.assertEqual((seen["_ws.col.Info"], seen["ndn.lp.ack"]), (["Ack"], ["5"]))
 
-    def test_what_is_no_packet_is_harmless(self):
-        whole = interest("a", "b")
-        bad = [whole[:n] for n in range(1, len(whole))]
+    def test_invalid_packets_are_harmless(self):
+        packet = interest("a", "b")
+        bad = [packet[:n] for n in range(1, len(packet))]
         bad += [tlv(5, b"\xfd"), tlv(5, b"\x07\xff"), tlv(6, tlv(7, b"\x08\x09a")), b"\xff" * 20, b"GET / HTTP/1.1\r\n\r\n", bytes(30)]
-        bad += [b"\x05\xff" + b"\xff" * 8, b"\x64\xfe\xff\xff\xff\xff", tlv(0x64, tlv(0x50, tlv(0x64, tlv(0x50, whole))))]
+        bad += [b"\x05\xff" + b"\xff" * 8, b"\x64\xfe\xff\xff\xff\xff", tlv(0x64, tlv(0x50, tlv(0x64, tlv(0x50, packet))))]
         for wrap in (udp, lambda payload: tcp(payload, 1), ethernet):
             self.assertEqual(len(self.frames([wrap(payload) for payload in bad])), len(bad))
 

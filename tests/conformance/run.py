@@ -3,7 +3,8 @@
 
     run.py --unix /run/nfd/nfd.sock --tcp 127.0.0.1:6363 --udp 127.0.0.1:6363
 
-Needs nothing but Python >= 3.10. Management goes over the unix socket, or over TCP if none is given.
+Needs nothing but Python >= 3.10. Management goes over the unix socket, or over TCP if none is
+given.
 """
 
 import argparse
@@ -64,10 +65,10 @@ def pick(pattern: str | None):
 def listing(picked, as_json: bool):
     for c in dict.fromkeys(c for c, _ in picked):
         if as_json:
-            print(json.dumps({"id": c.id, "spec": c.spec, "says": c.says, "on": c.on, "tags": c.tags}))
+            print(json.dumps({"id": c.id, "spec": c.spec, "says": c.requirement, "on": c.on, "tags": c.tags}))
         else:
             tags = f"  [{', '.join(c.tags)}]" if c.tags else ""
-            print(f"{c.id}  ({'/'.join(c.on)}){tags}\n    {c.spec}\n    {c.says}")
+            print(f"{c.id}  ({'/'.join(c.on)}){tags}\n    {c.spec}\n    {c.requirement}")
 
 
 def main() -> int:
@@ -87,17 +88,17 @@ def main() -> int:
     def report(o):
         o.expected = any(fnmatch.fnmatchcase(o.id, p) or fnmatch.fnmatchcase(o.case.id, p) for p in patterns)
         if args.json:
-            print(json.dumps({"id": o.case.id, "transport": o.transport, "verdict": o.verdict, "why": o.why,
+            print(json.dumps({"id": o.case.id, "transport": o.transport, "verdict": o.verdict, "why": o.reason,
                               "expected": o.expected, "seconds": round(o.seconds, 3), "spec": o.case.spec,
                               "tags": o.case.tags}), flush=True)
         elif o.verdict == "failed" and not o.expected:
-            print(f"FAIL {o.id}\n     {o.case.says}\n     {o.case.spec}\n     {o.why}", flush=True)
+            print(f"FAIL {o.id}\n     {o.case.requirement}\n     {o.case.spec}\n     {o.reason}", flush=True)
         elif o.verdict == "passed" and o.expected:
             print(f"note {o.id} passed although a failure was expected", flush=True)
         elif args.verbose:
-            print(f"{o.verdict:7} {o.id}{' (expected)' if o.expected else ''} {o.seconds:.2f} s {o.why}", flush=True)
+            print(f"{o.verdict:7} {o.id}{' (expected)' if o.expected else ''} {o.seconds:.2f} s {o.reason}", flush=True)
 
-    # What asyncio says of writes to a connection that the router closed is no news here.
+    # Hides asyncio's warnings about writes to a connection that the router closed.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     began = time.monotonic()
     outcomes = asyncio.run(kit.run_all(router, picked, report, args.jobs))

@@ -1,4 +1,4 @@
-"""The fenced blocks of a Markdown page, and what a comment before each says of it.
+"""The fenced blocks of a Markdown page, and the directives in comments before them.
 
     <!-- docs: save hello.py -->        the block is written to this file, where the page's commands find it
     <!-- docs: file crates/x/y.rs -->   the block is this file of the repository, to the letter
@@ -15,13 +15,13 @@ from pathlib import Path
 FENCE = re.compile(r"^( *)```([a-z]*)\s*$")
 COMMENT = re.compile(r"^ *<!-- docs: (.*) -->$")
 DIRECTIVES = ("save", "file", "needs", "by", "not run:")
-# What is run or compared, and what is only text.
+# Languages whose blocks are run or compared, and those that are only text.
 RUN = ("console", "toml", "python", "js", "rust")
 TEXT = ("", "text", "json")
 
 
 class Mistake(Exception):
-    """A page that says something this runner can't hold it to."""
+    """A page with a directive or block that this runner can't check."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Block:
 
 @dataclass
 class Step:
-    """One command of a console block, and what it is shown to print."""
+    """One command of a console block, and the output shown for it."""
 
     command: str
     expected: list
@@ -59,7 +59,7 @@ def read(page, text):
                 blocks.append(checked(block))
                 block = None
             else:
-                # A block in a list is indented as its fence is.
+                # The lines of a block in a list are indented like its fence.
                 block.lines.append(line.removeprefix(block.indent))
         elif found := FENCE.match(line):
             block = Block(page, number, found[2], [], comment or {}, found[1])
@@ -112,19 +112,20 @@ def steps(block):
 
 
 def pattern(line):
-    """A line that is shown, as an expression: … or ... is anything, spaces are any spaces."""
+    """Returns a regular expression for a shown line: … or ... matches anything, spaces match any
+    spaces."""
     parts = re.split(r"(…|\.\.\.|\s+)", line.rstrip())
     return re.compile("".join({"…": ".*", "...": ".*"}.get(part) or (r"\s+" if part.isspace() else re.escape(part)) for part in parts if part))
 
 
 def missing(expected, printed):
-    """The first line that is shown but was not printed, in this order; None when all were."""
+    """Returns the first shown line that was not printed in this order; None if all were."""
     at = 0
     for line in expected:
-        wanted = pattern(line)
+        expected = pattern(line)
         if line.strip() in ("", "…", "..."):
             continue
-        while at < len(printed) and not wanted.fullmatch(printed[at].rstrip()):
+        while at < len(printed) and not expected.fullmatch(printed[at].rstrip()):
             at += 1
         if at == len(printed):
             return line

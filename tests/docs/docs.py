@@ -1,4 +1,5 @@
-"""Runs every example of the README and the guides, and holds docs/reference/commands.md against the program."""
+"""Runs every example of the README and the guides, and compares docs/reference/commands.md with the
+program."""
 
 import argparse
 import os
@@ -19,23 +20,23 @@ COMMANDS = ROOT / "docs/reference/commands.md"
 RENEW = "tests/docs/run --renew"
 
 
-def nw(*words, **more):
-    # Nothing of whoever runs this may show in what it prints.
-    return subprocess.run([NW, *words], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, **more)
+def nw(*args, **options):
+    # The output must not depend on the user who runs this.
+    return subprocess.run([NW, *args], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, **options)
 
 
 def pages():
     return [ROOT / "README.md", *sorted((ROOT / "docs/guide").glob("*.md"))]
 
 
-def lacks(needs):
-    """What the program does not have of what an example needs."""
+def missing_features(needs):
+    """Returns what an example needs and the program lacks; None if nothing."""
     if needs.startswith("["):
         return None if needs in nw("config").stdout else f"no {needs} in its configuration"
-    words = needs.removeprefix("nw ").split()
-    command = [word for word in words if not word.startswith("-")]
-    done = nw(*command, "--help")
-    missing = done.returncode != 0 or any(word not in done.stdout for word in words if word.startswith("-"))
+    args = needs.removeprefix("nw ").split()
+    command = [word for word in args if not word.startswith("-")]
+    completed = nw(*command, "--help")
+    missing = completed.returncode != 0 or any(word not in completed.stdout for word in args if word.startswith("-"))
     return f"no `{needs}`" if missing else None
 
 
@@ -52,28 +53,28 @@ class Page:
         except Mistake as e:
             self.failed.append(str(e))
             return
-        held = lambda block: block.language in blocks.RUN or {"save", "file"} & block.directives.keys()
-        found = [block for block in found if held(block) and "not run:" not in block.directives]
-        session, trouble = None, ""
+        is_checked = lambda block: block.language in blocks.RUN or {"save", "file"} & block.directives.keys()
+        found = [block for block in found if is_checked(block) and "not run:" not in block.directives]
+        session, faults = None, ""
         try:
             session = Session(ROOT, NW, CACHE)
             for block in found:
-                self.one(session, block)
+                self.run_block(session, block)
         except Failed as e:
             self.failed.append(f"{self.name}: {e}")
         finally:
             if session:
-                trouble = session.end(keep=self.keep and bool(self.failed))
-        if trouble:
-            self.failed.append(f"{self.name}: {trouble}")
+                faults = session.end(keep=self.keep and bool(self.failed))
+        if faults:
+            self.failed.append(f"{self.name}: {faults}")
         if not (self.passed or self.failed or self.skipped):
             self.failed.append(f"{self.name}: no block of this page is run: show a command and its output")
 
-    def one(self, session, block):
+    def run_block(self, session, block):
         needs = block.directives.get("needs")
-        why = needs and lacks(needs)
-        if why:
-            self.skipped.append(f"{block.place}: this program has {why}")
+        reason = needs and missing_features(needs)
+        if reason:
+            self.skipped.append(f"{block.place}: this program has {reason}")
             return
         try:
             self.check(session, block)
@@ -83,8 +84,8 @@ class Page:
 
     def check(self, session, block):
         if "file" in block.directives:
-            there = (ROOT / block.directives["file"]).read_text()
-            if there != block.text:
+            content = (ROOT / block.directives["file"]).read_text()
+            if content != block.text:
                 raise Failed(f"differs from {block.directives['file']}, which it should be to the letter")
         if "save" in block.directives:
             (session.place / block.directives["save"]).write_text(block.text)
@@ -92,15 +93,15 @@ class Page:
             path = session.place / block.directives.get("save", "example.toml")
             path.write_text(block.text)
             checker = block.directives.get("by", "nw config --check").removeprefix("nw ").split()
-            done = nw(*checker, path)
+            completed = nw(*checker, path)
             # Examples name keys, certificates and users of the reader's machine.
             elsewhere = re.compile("No such file or directory|there is no user")
-            wrong = [line for line in done.stderr.splitlines() if not elsewhere.search(line)]
-            if done.returncode != 0 and wrong:
+            wrong = [line for line in completed.stderr.splitlines() if not elsewhere.search(line)]
+            if completed.returncode != 0 and wrong:
                 raise Failed("\n".join(wrong))
         if block.language == "console":
             for step in blocks.steps(block):
-                # The README's two commands are what runs this.
+                # The README's two commands run this test, so they are not run again.
                 if step.command.startswith("make "):
                     continue
                 try:
@@ -109,17 +110,17 @@ class Page:
                     raise Failed(f"$ {step.command}\n  {e}") from None
 
 
-def help_of(words, into):
-    """Every command's help, depth first."""
-    done = nw(*words, "--help", env={**os.environ, "COLUMNS": "100"})
-    if done.returncode != 0:
-        raise Failed(f"nw {' '.join(words)} --help: {done.stderr}")
-    into.append((words, "\n".join(line.rstrip() for line in done.stdout.rstrip().splitlines())))
-    listed = re.search(r"^Commands:\n(.*?)(\n\n|\Z)", done.stdout, re.M | re.S)
+def collect_help(args, into):
+    """Collects the help of every command, depth first."""
+    completed = nw(*args, "--help", env={**os.environ, "COLUMNS": "100"})
+    if completed.returncode != 0:
+        raise Failed(f"nw {' '.join(args)} --help: {completed.stderr}")
+    into.append((args, "\n".join(line.rstrip() for line in completed.stdout.rstrip().splitlines())))
+    listed = re.search(r"^Commands:\n(.*?)(\n\n|\Z)", completed.stdout, re.M | re.S)
     for line in listed[1].splitlines() if listed else []:
         found = re.match(r"  ([a-z][a-z-]*)(  |$)", line)
         if found and found[1] != "help":
-            help_of([*words, found[1]], into)
+            collect_help([*args, found[1]], into)
 
 
 EXIT_STATUS = re.compile(r"\n\nExit status:(?:\n((?:  .*\n?)+)|.*(?:\n.*)*)")
@@ -127,16 +128,16 @@ EXIT_STATUS = re.compile(r"\n\nExit status:(?:\n((?:  .*\n?)+)|.*(?:\n.*)*)")
 
 def commands_page():
     found = []
-    help_of([], found)
+    collect_help([], found)
     page = f"# Every command\n\nMade from the program by `{RENEW}`; do not edit. The same is in the manual pages: `nw man`, `nw COMMAND --help`.\n"
-    # The same below each command, so once here.
+    # The text is the same for every command, so it is shown once.
     page += "\n## Exit status\n\n| status | meaning |\n|---|---|\n"
     for line in EXIT_STATUS.search(found[0][1])[1].splitlines():
         page += "| {} | {} |\n".format(*line.split(maxsplit=1))
-    for words, text in found:
+    for args, text in found:
         text = EXIT_STATUS.sub("", text)
-        title = " ".join(["nw", *words])
-        page += f"\n{'##' if len(words) < 2 else '###'} {title}\n\n```text\n{text}\n```\n"
+        title = " ".join(["nw", *args])
+        page += f"\n{'##' if len(args) < 2 else '###'} {title}\n\n```text\n{text}\n```\n"
     return page
 
 
@@ -144,24 +145,24 @@ def commands(renew):
     page = commands_page()
     if renew:
         COMMANDS.write_text(page)
-    there = COMMANDS.read_text() if COMMANDS.exists() else ""
-    if there != page:
-        pairs = zip(there.splitlines() + [""], page.splitlines() + [""])
+    current = COMMANDS.read_text() if COMMANDS.exists() else ""
+    if current != page:
+        pairs = zip(current.splitlines() + [""], page.splitlines() + [""])
         number, (old, new) = next((n, pair) for n, pair in enumerate(pairs, 1) if pair[0] != pair[1])
-        raise Failed(f"docs/reference/commands.md is out of date from line {number}; renew it with: {RENEW}\n  there:  {old}\n  wanted: {new}")
+        raise Failed(f"docs/reference/commands.md is out of date from line {number}; renew it with: {RENEW}\n  there:    {old}\n  expected: {new}")
 
 
 def self_test():
-    """The runner finds what is wrong: pages that must fail, do."""
+    """Tests the runner: pages with mistakes must fail."""
 
-    def fails(text, why):
+    def fails(text, reason):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "page.md"
             path.write_text(text)
             page = Page(path, "page.md")
             page.run()
-        if not any(why in failure for failure in page.failed):
-            raise Failed(f"the runner passes over a page that is wrong ({why}): {page.failed}\n{text}")
+        if not any(reason in failure for failure in page.failed):
+            raise Failed(f"the runner accepts a page with a mistake ({reason}): {page.failed}\n{text}")
 
     fails("```console\n$ echo one\ntwo\n```\n", "not printed")
     fails("```console\n$ false\n```\n", "ended with 1")
@@ -179,8 +180,8 @@ def self_test():
 def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--filter", help="only pages whose path this matches", default="")
-    arguments.add_argument("--complete", action="store_true", help="an example that this program is too old for is a failure")
-    arguments.add_argument("--renew", action="store_true", help="write docs/reference/commands.md anew")
+    arguments.add_argument("--complete", action="store_true", help="an example that needs a newer program is a failure")
+    arguments.add_argument("--renew", action="store_true", help="rewrite docs/reference/commands.md")
     options = arguments.parse_args()
     if not NW.exists():
         raise SystemExit(f"{NW} does not exist: cargo build --release -p nw-cli, or set NW_BIN")

@@ -1,4 +1,5 @@
-"""A scratch directory with a router of its own and one shell in it: where the examples of one page run."""
+"""A scratch directory with a router of its own and one shell in it: where the examples of one page
+run."""
 
 import os
 import queue
@@ -13,8 +14,8 @@ from pathlib import Path
 
 from blocks import missing
 
-PATIENCE_S = 60
-# Stands for another machine in the pages; here it is this one.
+TIMEOUT_S = 60
+# The address of another machine in the pages; here it is this one.
 ELSEWHERE, HERE = "192.0.2.", "127.0.9."
 
 
@@ -47,7 +48,7 @@ class Session:
         self.environment = {
             **os.environ,
             "PATH": f"{self.folder}/bin:{cache}/venv/bin:{os.environ['PATH']}",
-            # Rust's own tools stay where they are; all else looks here.
+            # Rust's own tools keep their home; everything else uses this one.
             "CARGO_HOME": os.environ.get("CARGO_HOME", str(Path.home() / ".cargo")),
             "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", str(Path.home() / ".rustup")),
             "HOME": str(self.folder / "home"),
@@ -86,7 +87,7 @@ class Session:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # A group of its own: what it leaves running ends with it.
+            # A process group of its own, so that background commands end with it.
             start_new_session=True,
         )
         self.lines = queue.Queue()
@@ -98,64 +99,64 @@ class Session:
         self.lines.put(None)
 
     def run(self, step):
-        """Runs a command as if typed, and holds it to what it is shown to print."""
+        """Runs a command as if typed, and checks its output against the shown one."""
         command, expected = (text.replace(ELSEWHERE, HERE) for text in (step.command, "\n".join(step.expected)))
         expected = expected.splitlines()
         background = command.rstrip().endswith("&")
         if background and not expected:
-            raise Failed("a program in the background must be shown to print something: how else does one know that it is ready?")
+            raise Failed("a background program needs a shown line, which the runner waits for")
         if command.startswith("cargo "):
             command = f"(cd {self.root} && {command.rstrip('& ')})" + (" &" if background else "")
         mark = f"--{time.monotonic_ns()}--"
-        # What a command reads is not the rest of the page.
+        # A command must not read the rest of the page as its input.
         self.shell.stdin.write(f"{{ {command}\n}} </dev/null\nprintf '\\n%s %s\\n' '{mark}' \"$?\"\n".encode())
         self.shell.stdin.flush()
-        printed, code, deadline = [], None, time.monotonic() + PATIENCE_S
+        printed, code, deadline = [], None, time.monotonic() + TIMEOUT_S
         while code is None or background and missing(expected, printed) is not None:
             try:
                 line = self.lines.get(timeout=max(0, deadline - time.monotonic()))
             except queue.Empty:
                 line = None
             if line is None:
-                said = "\n    ".join(printed[-20:])
-                raise Failed(f"not done after {PATIENCE_S} s, or the shell ended; it printed:\n    {said}")
+                output = "\n    ".join(printed[-20:])
+                raise Failed(f"not done after {TIMEOUT_S} s, or the shell ended; it printed:\n    {output}")
             if line.startswith(mark):
                 code = int(line.split()[1])
             else:
                 printed.append(line)
-        said = "\n    ".join(printed[-40:])
+        output = "\n    ".join(printed[-40:])
         line = missing(expected, printed)
         if line is not None:
-            raise Failed(f"this line is shown but was not printed:\n    {line}\n  it printed:\n    {said}")
+            raise Failed(f"this line is shown but was not printed:\n    {line}\n  it printed:\n    {output}")
         refused = any(line.startswith("nw: ") for line in expected)
         if (code != 0) != refused and not background:
-            raise Failed(f"ended with {code}; it printed:\n    {said}")
+            raise Failed(f"ended with {code}; it printed:\n    {output}")
 
     def end(self, keep=False):
-        """Ends all that was started; says what is wrong with the router."""
+        """Ends all started processes. Returns a fault of the router, or an empty string."""
         if self.shell is not None:
-            for how in (signal.SIGTERM, signal.SIGKILL):
+            for signal_number in (signal.SIGTERM, signal.SIGKILL):
                 try:
-                    os.killpg(self.shell.pid, how)
+                    os.killpg(self.shell.pid, signal_number)
                     time.sleep(0.2)
                 except ProcessLookupError:
                     break
             self.shell.wait()
-        trouble = ""
+        faults = ""
         if self.router.poll() is None:
             self.router.terminate()
             try:
                 if self.router.wait(10) != 0:
-                    trouble = f"the router ended with {self.router.returncode}"
+                    faults = f"the router ended with {self.router.returncode}"
             except subprocess.TimeoutExpired:
                 self.router.kill()
                 self.router.wait()
-                trouble = "the router did not end on SIGTERM"
+                faults = "the router did not end on SIGTERM"
         else:
-            trouble = f"the router had ended with {self.router.returncode}"
+            faults = f"the router had ended with {self.router.returncode}"
         self.log.close()
-        if keep or trouble:
+        if keep or faults:
             print(f"left for inspection: {self.folder}")
         else:
             shutil.rmtree(self.folder, ignore_errors=True)
-        return trouble
+        return faults

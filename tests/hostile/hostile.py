@@ -1,12 +1,14 @@
-"""Attacks on a live router that is half loaded, by peers that send as much as a core can.
+"""Attacks on a live router at half load, by peers that send as much as a core can.
 
-Bystanders are `nw bench generate` and `nw bench answer` over Unix and TCP sockets, at half of what the router forwarded for them when it was alone
-in the same run. Router, bystanders and attackers share the machine's processors, so each attack is made twice: on another router,
-which takes processors away and nothing else (the control), and on the bystanders' own. What the second lets through must be KEPT_LEAST of what the
-first did. Each counts once: there is no second try.
+Bystanders are `nw bench generate` and `nw bench answer` over Unix and TCP sockets, at half of the
+rate that the router forwarded for them when it was alone in the same run. Router, bystanders and
+attackers share the machine's processors, so each attack is made twice: on another router, which
+only takes processor time (the control), and on the bystanders' own. The throughput under the second
+must be at least KEPT_SHARE_MIN of that under the first. Each attack is made once: failures are not
+retried.
 
-The router must live, answer, forward for all afterwards, and not grow. Everything goes over sockets in directories of its own and loopback;
-attackers are processes of this one and stop after a few seconds.
+The router must live, answer, forward for all afterwards, and not grow. Everything uses sockets in
+directories of its own and loopback; attackers are child processes and stop after a few seconds.
 """
 
 import argparse
@@ -27,17 +29,19 @@ from kit import management as mgmt
 from kit.packets import data, interest, lp, signed_v3, token
 from kit.tlv import comp, name, tlv
 
-KEPT_LEAST = 0.5
-# The same where the attack keeps the table of pending Interests full, and each Interest of a bystander needs another to give way. Measured on two
-# cores that all share: 0.45 to 0.86 with 16 faces over UDP, 0.72 or more otherwise.
-KEPT_LEAST_FULL = 0.35
+KEPT_SHARE_MIN = 0.5
+# The same for attacks that keep the table of pending Interests full, so that each Interest of a
+# bystander evicts another. Measured on two shared cores: 0.45 to 0.86 with 16 faces over UDP, 0.72
+# or more otherwise.
+KEPT_SHARE_MIN_FULL = 0.35
 ROUNDS = 2
-# Where the table is kept full: single rounds of half a second vary from 0.3 to 1, as two processors serve all of this.
+# For a full table: single rounds of half a second vary from 0.3 to 1, as two processors serve all
+# processes.
 ROUNDS_FULL = 6
-SETTLE_MOST_S = 15
-WAYS = ("unix", "tcp")
-BYSTANDER_FACES = 3  # two that ask and one that answers
-GROWTH_MAX_KIB = 400 << 10  # tables at their bounds, no more
+SETTLE_MAX_S = 15
+CLIENTS = ("unix", "tcp")
+BYSTANDER_FACES = 3  # two consumers and one producer
+GROWTH_MAX_KIB = 400 << 10  # tables at their bounds
 BATCH = 64
 BATCHES = 16
 UDP_SEGMENT = 103  # of linux/udp.h: one call sends many datagrams of one size
@@ -76,12 +80,12 @@ def hostile_lengths(rng):
 
 
 def unsatisfiable(rng):
-    """Each of another name, for an hour; a silent face has the route."""
+    """Each has a new name and a lifetime of an hour; a silent face has the route."""
     return interest(name("/silent") + [comp(rng.randbytes(8))], lifetime=3_600_000)
 
 
 def long_names(rng):
-    """Of the largest class of slots, for an hour."""
+    """Names of the largest slot class, with a lifetime of an hour."""
     return interest(name("/silent") + [comp(b"x" * 1300), comp(rng.randbytes(8))], lifetime=3_600_000)
 
 
@@ -90,19 +94,19 @@ def long_tokens(rng):
 
 
 def false_acks(rng):
-    """Acknowledges what was never sent, a hundred at a time, and asks for as much: a sequence that jumps."""
+    """Acknowledges 100 packets that were never sent, with a sequence number that jumps."""
     acks = b"".join(tlv(0x344, rng.randbytes(8)) for _ in range(100))
     return tlv(100, tlv(0x348, rng.randbytes(8)) + acks)
 
 
 def sequences(rng):
-    """Packets with sequence numbers at random, each to be acknowledged."""
+    """Packets with random sequence numbers, each of which must be acknowledged."""
     fields = tlv(81, rng.randbytes(8)) + tlv(0x348, rng.randbytes(8))
     return tlv(100, fields + tlv(80, interest(name("/nowhere") + [comp(rng.randbytes(8))])))
 
 
 def replies(rng):
-    """Data and Nacks that nothing asked for, with tokens drawn at random."""
+    """Unsolicited Data and Nacks, with random tokens."""
     packet = data(name("/bystander") + [comp(rng.randbytes(8))], b"")
     if rng.randrange(2):
         return lp(packet, token(rng.randbytes(6)))
@@ -111,7 +115,7 @@ def replies(rng):
 
 
 def commands(rng):
-    """Commands with signatures that do not fit."""
+    """Commands with wrong signatures."""
     parameters = comp(mgmt.parameters(name=name("/hostile")))
     return signed_v3(mgmt.LOCAL + [comp("rib"), comp("register"), parameters], sig_value=rng.randbytes(32))[0]
 
@@ -121,19 +125,19 @@ def nowhere(rng):
 
 
 def open_fragments(rng):
-    """First fragments whose others never come."""
+    """First fragments of packets that never complete."""
     sequence = tlv(81, rng.randbytes(8))
     return tlv(100, sequence + tlv(82, b"\x00") + tlv(83, b"\x03") + tlv(80, rng.randbytes(1000)))
 
 
 def message(packet):
-    """A packet as a WebSocket client sends it; the mask that changes nothing is a mask, too."""
+    """A packet as a WebSocket client sends it, with a mask of zeros."""
     size = len(packet)
     return b"\x82" + (bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2, "big")) + bytes(4) + packet
 
 
 def broken_frames(rng):
-    """Frames of all kinds, whole and in pieces, with bits and lengths as they come."""
+    """Frames of all kinds, complete and cut, with random bits and lengths."""
     kind = rng.choice([0x02, 0x00, 0x80, 0x89, 0x8a, 0x82, 0x82, 0x82, rng.randrange(256)])
     length = rng.choice([b"\x80", b"\x85", b"\xfd", b"\xfe\x00\x7e", b"\xff" + rng.randbytes(8), bytes([rng.randrange(256)])])
     return bytes([kind]) + length + rng.randbytes(rng.choice([4, 9, 130]))
@@ -144,31 +148,31 @@ def endless_handshakes(rng):
     return HANDSHAKE[:rng.randrange(5, len(HANDSHAKE) - 1)]
 
 
-# Title, what is sent, over which transports, through how many faces.
+# Title, packet builder, transports, number of faces.
 ATTACKS = [
     ("random bytes", random_bytes, ["udp", "tcp", "unix", "ws", "ether"], 1),
     ("mutated packets", mutated, ["udp", "tcp", "unix", "ws", "ether"], 1),
     ("truncated packets", truncated, ["udp", "tcp"], 1),
     ("hostile lengths", hostile_lengths, ["udp", "unix"], 1),
-    ("Interests for an hour", unsatisfiable, ["tcp", "ws", "ether"], 1),
-    ("Interests for an hour", unsatisfiable, ["udp"], 16),
-    ("Interests for an hour", unsatisfiable, ["unix"], 4),
-    ("long Interests for an hour", long_names, ["udp", "unix"], 4),
+    ("Interests with a lifetime of an hour", unsatisfiable, ["tcp", "ws", "ether"], 1),
+    ("Interests with a lifetime of an hour", unsatisfiable, ["udp"], 16),
+    ("Interests with a lifetime of an hour", unsatisfiable, ["unix"], 4),
+    ("long Interests with a lifetime of an hour", long_names, ["udp", "unix"], 4),
     ("long tokens", long_tokens, ["udp", "unix"], 4),
-    ("Interests nobody routes", nowhere, ["udp", "tcp"], 1),
-    ("replies to nothing", replies, ["udp", "unix"], 1),
+    ("Interests without a route", nowhere, ["udp", "tcp"], 1),
+    ("unsolicited replies", replies, ["udp", "unix"], 1),
     ("false commands", commands, ["unix"], 4),
-    ("fragments without an end", open_fragments, ["udp", "tcp", "ether"], 1),
+    ("incomplete fragments", open_fragments, ["udp", "tcp", "ether"], 1),
     ("false acknowledgements", false_acks, ["udp"], 4),
-    ("sequence numbers at random", sequences, ["udp"], 4),
-    ("ports without number", unsatisfiable, ["ports"], 1),
+    ("random sequence numbers", sequences, ["udp"], 4),
+    ("countless source ports", unsatisfiable, ["ports"], 1),
     ("broken frames", broken_frames, ["ws"], 1),
-    ("handshakes without an end", endless_handshakes, ["handshakes"], 1),
+    ("endless handshakes", endless_handshakes, ["handshakes"], 1),
 ]
 
 
 class Attack:
-    """One process that sends what it can to a router for a while."""
+    """A process that attacks a router for some seconds."""
 
     def __init__(self, router, make, transport, faces, seconds, seed):
         self.count = multiprocessing.Value("Q", 0)
@@ -181,8 +185,9 @@ class Attack:
         return self.count.value
 
 
-def blobs(make, rng, transport):
-    """Packets in runs that one call sends: for datagrams, of one size each."""
+def build_runs(make, rng, transport):
+    """Returns packets in runs for one system call each; for datagrams, a run has packets of one
+    size."""
     packets = [make(rng) for _ in range(BATCH * BATCHES)]
     if transport != "udp":
         wrap = message if transport == "ws" and make is not broken_frames else bytes
@@ -191,14 +196,14 @@ def blobs(make, rng, transport):
     for packet in packets:
         sizes.setdefault(len(packet), []).append(packet)
     runs = []
-    for size, same in sizes.items():
-        most = max(1, min(BATCH, 60_000 // size))
-        runs += [(size, len(same[at:at + most]), b"".join(same[at:at + most])) for at in range(0, len(same), most)]
+    for size, equal_sized in sizes.items():
+        count_max = max(1, min(BATCH, 60_000 // size))
+        runs += [(size, len(equal_sized[at:at + count_max]), b"".join(equal_sized[at:at + count_max])) for at in range(0, len(equal_sized), count_max)]
     return runs
 
 
 def flood(router, make, transport, faces, seconds, seed, count):
-    """What runs are sent by each of so many faces in turn; streams the router has closed are opened again."""
+    """Sends runs over each face in turn; streams that the router closed are opened again."""
     rng = random.Random(seed)
     end = time.monotonic() + seconds
     if transport == "handshakes":
@@ -208,13 +213,13 @@ def flood(router, make, transport, faces, seconds, seed, count):
     if transport == "ether":
         return send_frames(router, make, rng, end, count)
     socks = [router.connect(transport) for _ in range(faces)]
-    renewed = Renewed(make, transport) if make in NEW_NAMES else None
+    renamed_runs = RenamedRuns(make, transport) if make in NEW_NAMES else None
     while time.monotonic() < end:
         fresh_until = time.monotonic() + 0.2
-        runs = [] if renewed else blobs(make, rng, transport)
+        runs = [] if renamed_runs else build_runs(make, rng, transport)
         while time.monotonic() < min(end, fresh_until):
             for at, sock in enumerate(socks):
-                size, packets, run = renewed.run(rng) if renewed else runs[rng.randrange(len(runs))]
+                size, packets, run = renamed_runs.run(rng) if renamed_runs else runs[rng.randrange(len(runs))]
                 try:
                     send(sock, size, run)
                     count.value += packets
@@ -230,18 +235,18 @@ def flood(router, make, transport, faces, seconds, seed, count):
         sock.close()
 
 
-# What is pending already is not asked twice: each packet of these has a name of its own.
+# Interests already pending are aggregated, so each of these packets has its own name.
 NEW_NAMES = (unsatisfiable, long_names, long_tokens, nowhere)
 
 
-class Renewed:
-    """Runs of one packet over and over, each time with another component of eight bytes."""
+class RenamedRuns:
+    """Runs of copies of one packet, each with another name component of eight bytes."""
 
     MARK = b"\xa5" * 8
 
     class Marking(random.Random):
         def randbytes(self, n):
-            return Renewed.MARK if n == 8 else super().randbytes(n)
+            return RenamedRuns.MARK if n == 8 else super().randbytes(n)
 
     def __init__(self, make, transport):
         packet = make(self.Marking(1))
@@ -270,7 +275,7 @@ def send(sock, size, run):
 
 
 def send_frames(router, make, rng, end, count):
-    """Ethernet frames from 64 addresses, to the card and to the group."""
+    """Sends Ethernet frames from 64 addresses, to the card and to the group."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
         sock.bind((router.far_end, 0))
         sources = [b"\x02" + rng.randbytes(5) for _ in range(64)]
@@ -282,7 +287,7 @@ def send_frames(router, make, rng, end, count):
 
 
 def open_ports(router, make, rng, end, count):
-    """From ever new ports, each of which is a face."""
+    """Sends from new ports, each of which becomes a face."""
     while time.monotonic() < end:
         with router.connect("udp") as sock:
             sock.send(make(rng))
@@ -290,7 +295,7 @@ def open_ports(router, make, rng, end, count):
 
 
 def shake_hands(router, rng, end, count):
-    """Opens what connections it can, of which the last five hundred stay."""
+    """Opens connections as fast as possible; the last 500 stay open."""
     held = []
     while time.monotonic() < end:
         try:
@@ -301,8 +306,8 @@ def shake_hands(router, rng, end, count):
             time.sleep(0.001)
         if len(held) > 500:
             held.pop(0).close()
-    for each in held:
-        each.close()
+    for connection in held:
+        connection.close()
 
 
 def drain(sock):
@@ -334,33 +339,33 @@ class SilentFace:
 
 
 class Bystanders:
-    """One program that answers, and one by each transport that asks."""
+    """One producer, and one consumer by each transport."""
 
     def __init__(self, router):
         self.router = router
-        self.ways = {"unix": f"unix://{router.unix}", "tcp": f"tcp4://127.0.0.1:{router.tcp[1]}"}
-        command = [router.binary, "bench", "answer", "--socket", self.ways["unix"], *self.workload()]
+        self.clients = {"unix": f"unix://{router.unix}", "tcp": f"tcp4://127.0.0.1:{router.tcp[1]}"}
+        command = [router.binary, "bench", "answer", "--socket", self.clients["unix"], *self.workload()]
         self.answerer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(0.5)
 
     def workload(self):
         return ["--prefix", "/bystander", "--names", "10", "--payload", "1000"]
 
-    def ask(self, seconds, load):
-        """Figures of each, asking for so many seconds at the same time."""
-        asking = []
-        for way in self.ways.values():
-            command = [self.router.binary, "bench", "generate", "--socket", way, *self.workload(), "--hit-ratio", "0",
+    def measure(self, seconds, load):
+        """Returns the result of each consumer; all send for the same seconds."""
+        processes = []
+        for client in self.clients.values():
+            command = [self.router.binary, "bench", "generate", "--socket", client, *self.workload(), "--hit-ratio", "0",
                        "--seconds", str(seconds), "--json", *load]
-            asking.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+            processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         figures = {}
-        for way, process in zip(self.ways, asking):
+        for client, process in zip(self.clients, processes):
             out, err = process.communicate(timeout=60)
             if process.returncode == 0:
-                figures[way] = json.loads(out)
+                figures[client] = json.loads(out)
             else:
-                print(f"a bystander over {way} ended: {err.strip()}", flush=True)
-                figures[way] = NOTHING
+                print(f"a bystander over {client} ended: {err.strip()}", flush=True)
+                figures[client] = NOTHING
         return figures
 
     def stop(self):
@@ -368,16 +373,17 @@ class Bystanders:
         self.answerer.wait(10)
 
 
-# What a bystander has when not even its first Interests were answered.
+# The result of a bystander whose first Interests were not answered.
 NOTHING = {"asked": 1, "answered": 0, "seconds": 1, "latency_us": {"p50": float("inf")}}
 
 
-def kept_least(make, transport, faces):
-    """What must be kept: of a router that serves its sockets in turn, bystanders' share beside so many others, where that is below their load."""
+def kept_share_min(make, transport, faces):
+    """Returns the share of throughput that must be kept: a router serves its sockets in turn, so
+    the bystanders' fair share counts if it is below their load."""
     attacking = 1 if transport in ("udp", "ports", "ether") else faces
     fair = BYSTANDER_FACES / (BYSTANDER_FACES + attacking)
-    least = KEPT_LEAST_FULL if make in (unsatisfiable, long_names) else KEPT_LEAST
-    return least * min(1.0, 2 * fair)
+    share = KEPT_SHARE_MIN_FULL if make in (unsatisfiable, long_names) else KEPT_SHARE_MIN
+    return share * min(1.0, 2 * fair)
 
 
 def answered_share(figures):
@@ -385,7 +391,7 @@ def answered_share(figures):
 
 
 class Trial:
-    """A router with bystanders, another one to be attacked for comparison, and what was found."""
+    """A router with bystanders, another one to attack as the control, and the results."""
 
     def __init__(self, options, seed):
         udp = "reliability = true\n"
@@ -393,15 +399,15 @@ class Trial:
         self.router, self.other = (self.make_router(udp, number) for number in (0, 1))
         self.silent = [SilentFace(router) for router in (self.router, self.other)]
         self.bystanders = Bystanders(self.router)
-        alone = self.bystanders.ask(1.5, ["--window", "32"])
-        self.capacity = {way: figures["answered"] / figures["seconds"] for way, figures in alone.items()}
-        # Each at half of what it had while both asked for all they could get.
+        alone = self.bystanders.measure(1.5, ["--window", "32"])
+        self.capacity = {client: figures["answered"] / figures["seconds"] for client, figures in alone.items()}
+        # Each at half of its rate when both were unlimited.
         self.rate = max(100, int(min(self.capacity.values()) / 2))
-        print(f"alone: {', '.join(f'{way} {rate:.0f}/s' for way, rate in self.capacity.items())}; bystanders ask {self.rate}/s each")
+        print(f"alone: {', '.join(f'{client} {rate:.0f}/s' for client, rate in self.capacity.items())}; each bystander sends {self.rate}/s")
         self.rss_before = self.router.rss_kib()
 
     def make_router(self, udp, number):
-        """A router, with a virtual cable to a card of its own where namespaces are to be had."""
+        """Starts a router, with a veth interface of its own if namespaces are available."""
         if not self.options.in_namespace:
             return Router(self.options.nw, udp=udp)
         near, far = f"near{number}", f"far{number}"
@@ -414,41 +420,43 @@ class Trial:
         router.far_end = far
         return router
 
-    def under(self, router, make, transport, faces):
-        """The shares that bystanders get answered while `router` is attacked, their slowest median, and packets of the attack."""
+    def measure_under_attack(self, router, make, transport, faces):
+        """Returns the answered share of each bystander while `router` is attacked, their highest
+        median latency, and the attack's packets."""
         seconds = self.options.seconds / ROUNDS
         attack = Attack(router, make, transport, faces, seconds + 0.6, self.seed)
         time.sleep(0.2)
-        figures = self.bystanders.ask(seconds, ["--rate", str(self.rate)])
+        figures = self.bystanders.measure(seconds, ["--rate", str(self.rate)])
         packets = attack.join()
-        self.settle(router)
-        shares = {way: answered_share(each) for way, each in figures.items()}
-        median_ms = max(each["latency_us"]["p50"] for each in figures.values()) / 1000
+        self.wait_idle(router)
+        shares = {client: answered_share(result) for client, result in figures.items()}
+        median_ms = max(result["latency_us"]["p50"] for result in figures.values()) / 1000
         return shares, median_ms, packets
 
-    def settle(self, router):
-        """Waits until what an attack left in sockets and tables no longer holds up others, so that trials are apart."""
-        end = time.monotonic() + SETTLE_MOST_S
+    def wait_idle(self, router):
+        """Waits until queues and tables are processed after an attack, so that trials are
+        independent."""
+        end = time.monotonic() + SETTLE_MAX_S
         while time.monotonic() < end:
             begin = time.monotonic()
             if router.nw("status", "--json").returncode == 0 and time.monotonic() - begin < 0.5:
                 return
-        print(f"       not at rest {SETTLE_MOST_S} s after an attack", flush=True)
+        print(f"       still busy {SETTLE_MAX_S} s after an attack", flush=True)
 
     def try_attack(self, title, make, transport, faces):
-        control, shares, median_ms, packets = dict.fromkeys(WAYS, 0.0), dict.fromkeys(WAYS, 0.0), 0.0, 0
-        # In turn, as other programs of the machine come and go.
+        control, shares, median_ms, packets = dict.fromkeys(CLIENTS, 0.0), dict.fromkeys(CLIENTS, 0.0), 0.0, 0
+        # Control and attack alternate, because the load of other programs varies.
         rounds = ROUNDS_FULL if make in (unsatisfiable, long_names) else ROUNDS
         for _ in range(rounds):
-            here, _, _ = self.under(self.other, make, transport, faces)
-            there, median, sent = self.under(self.router, make, transport, faces)
-            control = {way: control[way] + here[way] / rounds for way in WAYS}
-            shares = {way: shares[way] + there[way] / rounds for way in WAYS}
+            control_shares, _, _ = self.measure_under_attack(self.other, make, transport, faces)
+            attacked_shares, median, sent = self.measure_under_attack(self.router, make, transport, faces)
+            control = {client: control[client] + control_shares[client] / rounds for client in CLIENTS}
+            shares = {client: shares[client] + attacked_shares[client] / rounds for client in CLIENTS}
             median_ms, packets = max(median_ms, median), packets + sent
-        kept = min(shares[way] / max(control[way], 0.01) for way in shares)
+        kept = min(shares[client] / max(control[client], 0.01) for client in shares)
         alive = self.router.process.poll() is None
         row = {"attack": title, "transport": transport, "faces": faces, "kept": kept, "shares": shares, "control": control,
-               "median_ms": median_ms, "packets": packets, "ok": kept >= kept_least(make, transport, faces) and packets > 0 and alive}
+               "median_ms": median_ms, "packets": packets, "ok": kept >= kept_share_min(make, transport, faces) and packets > 0 and alive}
         self.rows.append(row)
         verdict = "ok    " if row["ok"] else "FAILED"
         print(f"{verdict} {title} over {transport}, {faces} faces: {kept:.2f} of the control's throughput kept, "
@@ -456,12 +464,12 @@ class Trial:
         return row["ok"]
 
     def end(self):
-        """What failed once all attacks are over."""
+        """Returns the failures found after all attacks."""
         failures = []
-        quiet = self.bystanders.ask(1, ["--rate", str(self.rate)])
-        for way, figures in quiet.items():
+        quiet = self.bystanders.measure(1, ["--rate", str(self.rate)])
+        for client, figures in quiet.items():
             if answered_share(figures) < 0.9:
-                failures.append(f"afterwards {answered_share(figures):.2f} of the throughput is there over {way}")
+                failures.append(f"afterwards {answered_share(figures):.2f} of the throughput remains over {client}")
         if self.router.nw("status").returncode != 0:
             failures.append("nw status does not answer")
         growth = self.router.rss_kib() - self.rss_before
@@ -477,7 +485,8 @@ class Trial:
 
 
 def enter_namespace():
-    """Starts this program again in a network namespace of its own; returns False where that can't be."""
+    """Restarts this program in a network namespace of its own; returns False if that is not
+    possible."""
     if os.geteuid() != 0 or not (shutil.which("unshare") and shutil.which("ip")):
         return False
     if subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode != 0:

@@ -1,8 +1,11 @@
-"""Floods of pending Interests that nothing answers and that ask to be kept for an hour, as many as the table holds and more.
+"""Floods of pending Interests with a lifetime of an hour that are never answered, up to and beyond
+the size of the table.
 
-During each flood and afterwards programs that exchange packets over Unix and TCP sockets lose at most LOST_MOST of them; a new program can
-register, and the operator's commands work: `nw status`, `nw face list`, `nw face destroy`. What came from other machines is gone within
-seconds after the flood has ended. The router runs with a table of ENTRIES, so that a flood of a second fills it several times.
+During each flood and afterwards programs that exchange packets over Unix and TCP sockets lose at
+most LOSS_MAX of them; a new program can register, and the operator's commands work: `nw status`,
+`nw face list`, `nw face destroy`. Interests from other machines are gone within seconds after the
+flood has ended. The router runs with a table of ENTRIES, so that a flood of a second fills it
+several times.
 """
 
 import argparse
@@ -17,19 +20,21 @@ import socket
 import sys
 import time
 
-from rig import BINARY, Router, register, whole
+from rig import BINARY, Router, register, complete_element
 from kit.packets import data, interest, lp, token
 from kit.tlv import comp, name
 
 ENTRIES = 8192
 EXCHANGES = 200
-LOST_MOST = 0.03
-FLOOD_RATE = 10_000  # Interests a second once the table is full: enough to keep it so. What takes all of a core is tried in hostile.py.
+LOSS_MAX = 0.03
+# Interests per second once the table is full: enough to keep it full. Floods at full speed are in
+# hostile.py.
+FLOOD_RATE = 10_000
 RECOVERY_S = 7
 
 
 class Pair:
-    """A consumer and a producer that exchange packets, each asked for once."""
+    """A consumer and a producer that exchange packets; each Interest is sent once."""
 
     def __init__(self, router, transport, size=0, tokens=False):
         self.tokens = tokens
@@ -41,22 +46,23 @@ class Pair:
         self.prefix += [comp(b"x" * size)] if size else []
 
     def lost(self):
-        """The share of exchanges that got no Data within a second."""
+        """Returns the share of exchanges that got no Data within a second."""
         streams = {self.consumer: b"", self.producer: b""}
         for s in streams:
-            s.settimeout(10)  # for a router that is busy; what is read is there already
+            s.settimeout(10)  # for a busy router; select has already reported data
         waiting, begin, sent = set(), time.monotonic(), 0
-        # As many in flight as an interactive program has.
-        while sent < EXCHANGES or waiting and time.monotonic() < last + 1:
+        last_sent = begin
+        # As many pending Interests as an interactive program has.
+        while sent < EXCHANGES or waiting and time.monotonic() < last_sent + 1:
             if sent < EXCHANGES and time.monotonic() >= begin + sent * 0.004:
                 number = random.randbytes(8)
                 waiting.add(number)
                 packet = interest(self.prefix + [comp(number)], lifetime=1000)
                 self.consumer.sendall(lp(packet, token(random.randbytes(32))) if self.tokens else packet)
-                sent, last = sent + 1, time.monotonic()
+                sent, last_sent = sent + 1, time.monotonic()
             for s in select.select(list(streams), [], [], 0.002)[0]:
                 streams[s] += s.recv(1 << 18)
-                while (size := whole(streams[s], 0)) is not None:
+                while (size := complete_element(streams[s], 0)) is not None:
                     packet, streams[s] = streams[s][:size], streams[s][size:]
                     if s is self.producer:
                         at = packet.find(b"\x08\x08", 0)
@@ -77,7 +83,8 @@ def sockets(router, kind, count):
 
 
 def flood(router, kind, faces, make, stop, filled):
-    """Sends Interests by so many faces, over and over, until told to stop; `filled` is set once the table could be full."""
+    """Sends Interests over these faces until `stop` is set; sets `filled` once the table could be
+    full."""
     rng = random.Random(os.getpid())
     sent, held, full_since = 0, sockets(router, kind, min(faces, 64)), None
     while not stop.is_set():
@@ -112,20 +119,20 @@ def flood(router, kind, faces, make, stop, filled):
         sock.close()
 
 
-def short(rng):
+def short_names(rng):
     return interest(name("/silent") + [comp(rng.randbytes(8))], lifetime=3_600_000)
 
 
-def long(rng):
+def long_names(rng):
     return interest(name("/silent") + [comp(b"x" * 2100), comp(rng.randbytes(8))], lifetime=3_600_000)
 
 
-def middling(rng):
+def medium_names(rng):
     return interest(name("/silent") + [comp(b"x" * 300), comp(rng.randbytes(8))], lifetime=3_600_000)
 
 
 def long_tokens(rng):
-    return lp(short(rng), token(rng.randbytes(32)))
+    return lp(short_names(rng), token(rng.randbytes(32)))
 
 
 def prefixes(rng):
@@ -134,20 +141,21 @@ def prefixes(rng):
 
 
 SCENARIOS = [
-    # title, kind of face, faces, Interests, shards, further sizes of names that go on working
-    ("two UDP ports", "udp", 2, short, 1, []),
-    ("three UDP ports, two shards", "udp", 3, short, 2, []),
-    ("8,000 UDP ports of one host", "udp", 8000, short, 1, []),
-    ("two Unix faces", "unix", 2, short, 1, []),
-    ("ten Unix faces, two shards", "unix", 10, short, 2, []),
-    ("long names from one UDP port", "udp", 1, long, 1, [2300, 5000]),
-    ("middling names from two UDP ports", "udp", 2, middling, 1, [400, 5000]),
+    # title, kind of face, number of faces, Interest builder, shards, other name sizes that must
+    # still work
+    ("two UDP ports", "udp", 2, short_names, 1, []),
+    ("three UDP ports, two shards", "udp", 3, short_names, 2, []),
+    ("8,000 UDP ports of one host", "udp", 8000, short_names, 1, []),
+    ("two Unix faces", "unix", 2, short_names, 1, []),
+    ("ten Unix faces, two shards", "unix", 10, short_names, 2, []),
+    ("long names from one UDP port", "udp", 1, long_names, 1, [2300, 5000]),
+    ("medium-length names from two UDP ports", "udp", 2, medium_names, 1, [400, 5000]),
     ("long tokens from two UDP ports", "udp", 2, long_tokens, 1, []),
     ("prefixes of many lengths from two UDP ports", "udp", 2, prefixes, 1, []),
 ]
 
 
-class Silence:
+class SilentFace:
     """A face with a route that reads and never answers."""
 
     def __init__(self, router):
@@ -167,8 +175,8 @@ class Silence:
 
 
 def pending(router):
-    done = router.nw("status", "--json")
-    return json.loads(done.stdout)["forwarder"]["pit_entries"] if done.returncode == 0 else ENTRIES
+    completed = router.nw("status", "--json")
+    return json.loads(completed.stdout)["forwarder"]["pit_entries"] if completed.returncode == 0 else ENTRIES
 
 
 class Run:
@@ -188,10 +196,10 @@ class Run:
         for pair in pairs:
             lost = pair.lost()
             self.notes.append(f"{lost:.1%}")
-            self.expect(f"{pair.title} {when}", lost <= LOST_MOST, f"{lost:.1%} of {EXCHANGES} lost")
+            self.expect(f"{pair.title} {when}", lost <= LOSS_MAX, f"{lost:.1%} of {EXCHANGES} lost")
 
     def operate(self, when):
-        """What a new program and an operator do."""
+        """Checks that a new program and an operator can work."""
         try:
             newcomer = self.router.connect("unix")
             register(newcomer, name("/newcomer/") + [comp(random.randbytes(4))])
@@ -199,20 +207,20 @@ class Run:
         except (SystemExit, OSError) as error:
             self.expect(f"a registration {when}", False, error)
         for command in (["status", "--json"], ["face", "list", "--json"]):
-            done = self.router.nw(*command)
-            self.expect(f"nw {' '.join(command)} {when}", done.returncode == 0, done.stderr)
+            completed = self.router.nw(*command)
+            self.expect(f"nw {' '.join(command)} {when}", completed.returncode == 0, completed.stderr)
         scheme = "fd" if self.kind == "unix" else self.kind
-        faces = [json.loads(line) for line in done.stdout.splitlines()]
+        faces = [json.loads(line) for line in completed.stdout.splitlines()]
         flooding = [face for face in faces if face["uri"].startswith(scheme)]
         if not flooding:
             return
         worst = max(flooding, key=lambda face: face["in_interests"])["face_id"]
-        done = self.router.nw("face", "destroy", str(worst))
-        self.expect(f"nw face destroy {when}", done.returncode == 0, done.stderr)
+        completed = self.router.nw("face", "destroy", str(worst))
+        self.expect(f"nw face destroy {when}", completed.returncode == 0, completed.stderr)
 
     def run(self):
         router = self.router
-        silence = Silence(router)
+        silence = SilentFace(router)
         pairs = [Pair(router, "unix"), Pair(router, "tcp")] + [Pair(router, "unix", size) for size in self.sizes]
         if self.make is long_tokens:
             pairs.append(Pair(router, "unix", 1, tokens=True))
@@ -223,7 +231,7 @@ class Run:
         for attacker in attackers:
             attacker.start()
         self.expect("the flood", filled.wait(60), "did not fill the table within a minute")
-        time.sleep(1)  # for what waits in sockets
+        time.sleep(1)  # for packets in socket buffers
         self.exchange(pairs, "during the flood")
         self.operate("during the flood")
         stop.set()
@@ -243,8 +251,8 @@ class Run:
         self.expect("the router", code == 0, f"ended with {code}")
         with open(os.path.join(router.scratch, "log")) as f:
             log = f.read()
-        short = any(f'pool="{pool}"' in log for pool in ("pending_interests", "large_interests"))
-        self.expect("the log", "ERROR" in log and short, "does not say that the table was short")
+        shortage_logged = any(f'pool="{pool}"' in log for pool in ("pending_interests", "large_interests"))
+        self.expect("the log", "ERROR" in log and shortage_logged, "does not say that the table was short")
         return not self.failures
 
 

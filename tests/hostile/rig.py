@@ -1,4 +1,4 @@
-"""A router of one's own under attack: its sockets, registrations, whole packets of a stream."""
+"""The router under attack: its sockets, registrations, complete packets of a stream."""
 
 import os
 import socket
@@ -85,7 +85,7 @@ class Router:
 
 
 def register(sock, prefix):
-    """Registers a prefix for the face that asks, and waits for the answer."""
+    """Registers a prefix for this connection, and waits for the answer."""
     parameters = mgmt.parameters(name=prefix)
     command, _ = signed_v3(mgmt.LOCAL + [comp("rib"), comp("register"), comp(parameters)])
     sock.sendall(command)
@@ -94,8 +94,8 @@ def register(sock, prefix):
         raise SystemExit("the router refused a registration")
 
 
-def whole(buffer, start):
-    """Bytes of the element at `start`, when it is all there."""
+def complete_element(buffer, start):
+    """Returns the length of the element at `start`, or None while it is incomplete."""
     at = start + 1
     if at >= len(buffer):
         return None

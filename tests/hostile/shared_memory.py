@@ -1,4 +1,5 @@
-"""Hostile neighbours on links of shared memory: a service ends their link, and others lose nothing.
+"""Hostile neighbours on shared-memory links: a service ends their link, and other links lose
+nothing.
 
 The service has two listeners, one of shared memory and one of Unix. Meanwhile a consumer on the
 Unix side pings a producer behind the service; it must get every answer.
@@ -60,7 +61,7 @@ class Link:
         self.memory[at:at + 8] = struct.pack("<Q", value & (1 << 64) - 1)
 
     def send(self, data):
-        """Writes into the ring, over whatever was not read, and wakes the other end."""
+        """Writes into the ring, overwriting unread bytes, and wakes the other end."""
         start = self.written % self.ring_len
         first = data[:self.ring_len - start]
         self.memory[HEAD_LEN + start:HEAD_LEN + start + len(first)] = first
@@ -91,7 +92,7 @@ def packets(make):
 
 
 def positions(path, rng):
-    """Positions that lie: far ahead, behind, at random."""
+    """False positions: far ahead, behind, random."""
     link = Link(path)
     link.is_up()
     for _ in range(20):
@@ -101,7 +102,7 @@ def positions(path, rng):
 
 
 def wake_ups(path, rng):
-    """Messages that were not asked for, of all lengths."""
+    """Unexpected messages of all lengths."""
     link = Link(path)
     link.is_up()
     for _ in range(100):
@@ -110,14 +111,14 @@ def wake_ups(path, rng):
 
 
 def hellos(path, rng):
-    """First messages with other magic, versions, sizes, and numbers of files."""
+    """First messages with wrong magic, versions, sizes, and numbers of files."""
     size = rng.choice([0, 1, 4096, RING_LEN - 1, RING_LEN, 1 << 20, 1 << 40, 2**64 - 1])
     hello = rng.choice([MAGIC, MAGIC[:7] + b"\x09", rng.randbytes(8)]) + struct.pack("<Q", size)
     return Link(path, hello=hello[:rng.choice([0, 1, 8, 16, 16])] or b"\0", files=rng.choice([0, 1, 1, 3]))
 
 
 def shrinking(path, rng):
-    """Memory that can become shorter, and does."""
+    """Memory that is not sealed against shrinking, and shrinks."""
     link = Link(path, seal=False)
     link.is_up()
     os.ftruncate(link.files[0], 0)
@@ -195,13 +196,13 @@ class Service:
 
 
 def attack(service, make, rng, seconds):
-    """Repeats an attack for a time. Returns how often it was made."""
+    """Repeats an attack for some seconds. Returns the number of repetitions."""
     deadline, made, held = time.monotonic() + seconds, 0, []
     while time.monotonic() < deadline:
         try:
             held.append(make(service.shared, rng))
         except OSError:
-            # The service closed the link or refused another one: as it should.
+            # The service closed the link or refused a new one, as expected.
             time.sleep(0.005)
         made += 1
         if len(held) > 20:
@@ -230,7 +231,7 @@ def main():
                   f"answered, {made} links", flush=True)
             if not fine:
                 failures.append(title)
-        # An honest neighbour is still served.
+        # A correct neighbour is still served.
         tried += 1
         link = Link(service.shared)
         if not link.is_up():

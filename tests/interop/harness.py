@@ -1,4 +1,4 @@
-"""What the tests are given: the router's sockets, scratch files, and processes that end with the test."""
+"""What tests get: the router's sockets, scratch files, and processes that end with the test."""
 
 import asyncio
 import hashlib
@@ -16,11 +16,11 @@ HERE = Path(__file__).resolve().parent
 
 
 class Failed(Exception):
-    """A client did not get what it should have got."""
+    """A client got a wrong result."""
 
 
 class Skipped(Exception):
-    """This cannot run here."""
+    """The test can't run here."""
 
 
 def test(name, limit=25.0):
@@ -36,9 +36,9 @@ def check(condition, message):
         raise Failed(message)
 
 
-def equal(got, want, what):
-    if got != want:
-        raise Failed(f"{what}: got {str(got)[:300]!r}, want {str(want)[:300]!r}")
+def equal(got, expected, what):
+    if got != expected:
+        raise Failed(f"{what}: got {str(got)[:300]!r}, want {str(expected)[:300]!r}")
 
 
 class Process:
@@ -95,7 +95,7 @@ class Harness:
         return self.uris[transport]
 
     def prefix(self) -> str:
-        """A name of its own for each use."""
+        """Returns a new name prefix."""
         self._count += 1
         return f"/nwi/{os.getpid():x}/{self._count}"
 
@@ -109,7 +109,7 @@ class Harness:
         return path
 
     def script(self, name) -> str:
-        """A program of the virtual environment this runs in."""
+        """Returns the path of a program in the virtual environment."""
         return str(Path(sys.executable).parent / name)
 
     def node(self, script, *args):
@@ -138,7 +138,7 @@ class Harness:
         return p
 
     async def run(self, command, transport="unix", within=20.0, fails=False) -> str:
-        """Run to the end, give its output; fails unless it ends with 0."""
+        """Runs a command to its end and returns its output; fails unless the status is 0."""
         p = await self.start(command, transport, stdin=False)
         try:
             code = await asyncio.wait_for(p.proc.wait(), within)

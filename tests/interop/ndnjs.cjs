@@ -1,4 +1,4 @@
-// ndn-js as its users write it: an RSA key, a registration (command Interest of format 0.2), one exchange.
+// ndn-js in its usual form: an RSA key, a registration (command Interest of format 0.2), one exchange.
 // Usage: node ndnjs.cjs <uplink URI> <prefix>
 "use strict";
 const crypto = require("node:crypto");
@@ -14,7 +14,7 @@ function openFace() {
   return new Face(new TcpTransport(), new TcpTransport.ConnectionInfo(u.hostname, Number(u.port)));
 }
 
-// Its own key generation needs a native add-on; a key made by Node and imported does not.
+// The library's key generation needs a native add-on, so Node makes the key.
 const pair = crypto.generateKeyPairSync("rsa", {
   modulusLength: 2048,
   publicKeyEncoding: { type: "spki", format: "der" },
@@ -28,8 +28,8 @@ const producer = openFace();
 const consumer = openFace();
 producer.setCommandSigningInfo(keyChain, keyChain.getDefaultCertificateName());
 
-function fail(why) {
-  console.log(`ndn-js failed: ${why}`);
+function fail(reason) {
+  console.log(`ndn-js failed: ${reason}`);
   process.exit(1);
 }
 
@@ -43,7 +43,7 @@ function onInterest(prefix, interest, face) {
 function onRegistered() {
   const interest = new Interest(new Name(prefixUri).append("x"));
   interest.setInterestLifetimeMilliseconds(3000);
-  consumer.expressInterest(interest, (asked, data) => {
+  consumer.expressInterest(interest, (_interest, data) => {
     console.log(`ndn-js got: ${data.getContent().buf().toString()}`);
     process.exit(0);
   }, () => fail("timeout"), () => fail("network Nack"));

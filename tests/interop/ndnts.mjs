@@ -1,4 +1,4 @@
-// What the NDNts tests make NDNts do. Usage: node ndnts.mjs <uplink URI> <verb> <arguments...>
+// The NDNts side of the NDNts tests. Usage: node ndnts.mjs <uplink URI> <verb> <arguments...>
 // Long-running verbs print "ready" once registered and end when standard input closes.
 import "./shims.mjs";
 
@@ -22,8 +22,8 @@ if (process.env.NDNTS_TRACE) {
   FwTracer.enable();
 }
 
-/** A connection as a page in a browser makes it, when the tests say of which origin; otherwise as a program makes it. */
-function page(uri) {
+/** Returns a connection like a browser page's if NDNTS_ORIGIN is set, otherwise like a program's. */
+function webSocketOf(uri) {
   const origin = process.env.NDNTS_ORIGIN;
   return origin ? new WebSocket(uri, { origin }) : uri;
 }
@@ -34,7 +34,7 @@ function openFace() {
     return UnixTransport.createFace({}, address);
   }
   if (scheme === "ws") {
-    return WsTransport.createFace({}, page(uplink));
+    return WsTransport.createFace({}, webSocketOf(uplink));
   }
   const { hostname: host, port } = new URL(`http://${address}`);
   return scheme === "udp4" ?
@@ -42,7 +42,7 @@ function openFace() {
     TcpTransport.createFace({}, host, Number(port));
 }
 
-// NDNts itself speaks to /localhop/nfd over UDP, and over WebSocket unless told that the router is on this machine.
+// NDNts sends commands to /localhop/nfd over UDP, and over WebSocket unless the router is local.
 const face = await openFace();
 const commandPrefix = nfd.getPrefix(!uplink.startsWith("udp"));
 let registration;
@@ -51,8 +51,8 @@ function enableRegistration() {
   registration = nfd.enableNfdPrefixReg(face);
 }
 
-/** Wait until the prefix is registered (status 1 = advertised). */
-async function registered(prefix) {
+/** Waits until the prefix is registered (status 1 = advertised). */
+async function waitRegistered(prefix) {
   for (let i = 0; i < 100; ++i) {
     const record = registration.table.get(new Name(prefix));
     if (record?.status === 1) {
@@ -63,7 +63,7 @@ async function registered(prefix) {
   throw new Error(`registration of ${prefix} was not confirmed`);
 }
 
-async function serveUntilTold() {
+async function serveUntilInputEnds() {
   console.log("ready");
   process.stdin.resume();
   await new Promise((r) => process.stdin.on("end", r));
@@ -73,35 +73,35 @@ const sha256 = (b) => createHash("sha256").update(b).digest("hex");
 const retx = { limit: 2, interval: 1000 };
 
 const verbs = {
-  /** Fetch one packet, print its content. */
+  /** Fetches one packet and prints its content. */
   async consume(name) {
     const data = await consume(new Interest(name, Interest.CanBePrefix, Interest.MustBeFresh), { retx });
     process.stdout.write(`${new TextDecoder().decode(data.content)}\n`);
   },
 
-  /** Answer each Interest under a prefix with the number of bytes of its parameters. */
+  /** Answers each Interest under a prefix with the number of bytes of its parameters. */
   async produce(prefix) {
     enableRegistration();
     produce(prefix, async (interest) => {
       const text = `ndnts says hello; ${interest.appParameters?.length ?? 0} bytes of parameters`;
       return new Data(interest.name, Data.FreshnessPeriod(1), new TextEncoder().encode(text));
     }, { dataSigner: digestSigning });
-    await registered(prefix);
-    await serveUntilTold();
+    await waitRegistered(prefix);
+    await serveUntilInputEnds();
   },
 
-  /** As `produce`, registered by a prefix announcement that has the library's default signature: none. */
+  /** Like `produce`, registered by a prefix announcement without a signature (the library's default). */
   async announce(prefix) {
     registration = nfd.enableNfdPrefixReg(face, { PrefixAnn: nfd.PrefixAnn });
     const announcement = await nfd.PrefixAnn.build({ announced: new Name(prefix), expirationPeriod: 600_000 });
     const content = new TextEncoder().encode("announced");
     produce(prefix, async (interest) => new Data(interest.name, Data.FreshnessPeriod(1), content),
       { announcement, dataSigner: digestSigning });
-    await registered(prefix);
-    await serveUntilTold();
+    await waitRegistered(prefix);
+    await serveUntilInputEnds();
   },
 
-  /** A signed Interest with parameters, the answer's name checked by the library. */
+  /** Sends a signed Interest with parameters; the library checks the name of the answer. */
   async signed(name) {
     const [privateKey, publicKey] = await generateSigningKey("/nwi/ndnts", ECDSA);
     const interest = new Interest(name, new TextEncoder().encode("parameters"));
@@ -111,18 +111,18 @@ const verbs = {
     process.stdout.write(`${new TextDecoder().decode(data.content)}\n`);
   },
 
-  /** Publish a file with version discovery by metadata. */
+  /** Publishes a file with version discovery by metadata. */
   async put(prefix, file, chunkSize = "8000") {
     enableRegistration();
     const versioned = new Name(prefix).append(Version3, Date.now());
     const source = new FileChunkSource(file, { chunkSize: Number(chunkSize) });
     serve(versioned, source, { producerPrefix: new Name(prefix), pOpts: { dataSigner: digestSigning } });
     serveMetadata(new Metadata(versioned), { prefix: new Name(prefix), pOpts: { dataSigner: digestSigning } });
-    await registered(prefix);
-    await serveUntilTold();
+    await waitRegistered(prefix);
+    await serveUntilInputEnds();
   },
 
-  /** Fetch a file by metadata discovery; prints bytes and digest. */
+  /** Fetches a file by metadata discovery; prints its length in bytes and its digest. */
   async get(prefix, file) {
     const { name } = await retrieveMetadata(prefix, { retx });
     const content = await fetch(name, { modifyInterest: { lifetime: 2000 }, retxLimit: 10 });
@@ -130,7 +130,7 @@ const verbs = {
     console.log(`${content.length} ${sha256(content)}`);
   },
 
-  /** Every dataset that the library knows, decoded by it. */
+  /** Fetches every dataset that the library can decode. */
   async status() {
     const o = { prefix: commandPrefix, cOpts: { retx } };
     const out = {};
@@ -144,7 +144,7 @@ const verbs = {
     console.log(JSON.stringify(out));
   },
 
-  /** Commands of every module, the answers decoded by the library. */
+  /** Sends commands of every module; the library decodes the answers. */
   async manage(prefix) {
     const o = { prefix: commandPrefix, cOpts: { retx } };
     const out = {};

@@ -1,6 +1,6 @@
 """Runs the interoperability tests against a router: one it starts, or one whose sockets are given.
 
-Started by `run`, inside the virtual environment. The last line says `N passed, N failed`.
+Started by `run`, inside the virtual environment. The last line is `N passed, N failed`.
 """
 
 import argparse
@@ -44,7 +44,8 @@ def free_port(kind) -> int:
         return s.getsockname()[1]
 
 
-# Defaults but for addresses, and for neighbours who may register: NDNts does that over UDP, signed by a digest.
+# Defaults except addresses, and neighbours may register: NDNts does so over UDP, with a digest as
+# signature.
 CONFIG = """\
 [faces.unix]
 path = "{unix}"
@@ -94,7 +95,7 @@ class Router:
             return False
 
     def stop(self) -> str:
-        """SIGTERM, then what it died of if it did not end cleanly."""
+        """Ends the router by SIGTERM. Returns the reason if it did not end cleanly."""
         if self.process.poll() is not None:
             return f"the router had ended with {self.process.returncode}"
         self.process.send_signal(signal.SIGTERM)

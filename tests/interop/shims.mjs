@@ -1,4 +1,4 @@
-// NDNts 0.0.20250307 is written for Node 22. Node 20 lacks two things it calls.
+// NDNts 0.0.20250307 is written for Node 22. Node 20 lacks two functions that it calls.
 Promise.withResolvers ??= function withResolvers() {
   let resolve;
   let reject;

@@ -1,4 +1,4 @@
-"""Files between clients of different make, and between them and `nw put` / `nw cat`."""
+"""Files between clients of different projects, and between them and `nw put` / `nw cat`."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ async def python_put(h, prefix, f, transport="unix"):
 
 
 async def python_get(h, prefix, out, transport="unix"):
-    # MustBeFresh (-f): others answer a discovery Interest only with it.
+    # MustBeFresh (-f): other producers answer a discovery Interest only with it.
     text = await h.run([h.script("pyndntools"), "catchunks", "-f", "-l", "2000", "-o", str(out),
                         prefix + "/32=metadata"], transport)
     check(out.exists(), f"catchunks wrote nothing: {text[-300:]}")
@@ -30,7 +30,7 @@ async def ndnts_get(h, prefix, out, transport="unix"):
 
 
 async def nw_put(h, prefix, f, transport="unix"):
-    # It honours NDN_CLIENT_TRANSPORT like the others, and says so once it is registered.
+    # The program uses NDN_CLIENT_TRANSPORT too, and prints a line once it is registered.
     p = await h.start(h.nw_command("put", "--json", prefix, str(f)), transport)
     await p.wait_line('"ready"')
 

@@ -1,4 +1,5 @@
-"""One key store, several programs: python-ndn, ndn-js and OpenSSL (as ndn-cxx uses it) beside `nw key` and `nw cert`."""
+"""One key store, several programs: python-ndn, ndn-js and OpenSSL (as ndn-cxx uses it) beside `nw
+key` and `nw cert`."""
 
 import asyncio
 import base64
@@ -28,11 +29,11 @@ class Store:
         self.passphrase = h.scratch / "passphrase"
         self.passphrase.write_text(PASSPHRASE + "\n")
 
-    async def nw(self, *words):
-        return await self.h.run(self.h.nw_command(*map(str, words), "--store", str(self.folder)))
+    async def nw(self, *args):
+        return await self.h.run(self.h.nw_command(*map(str, args), "--store", str(self.folder)))
 
-    async def pyndnsec(self, *words):
-        return await self.h.run([self.h.script("pyndnsec"), "--path", str(self.folder), *map(str, words)])
+    async def pyndnsec(self, *args):
+        return await self.h.run([self.h.script("pyndnsec"), "--path", str(self.folder), *map(str, args)])
 
     async def keys(self):
         return [json.loads(line) for line in (await self.nw("key", "list", "--json")).splitlines()]
@@ -42,7 +43,8 @@ class Store:
 
 
 def verifies(certificate, signed):
-    """True when the key in a certificate made this packet's signature; by python-ndn and pycryptodome alone."""
+    """Returns whether the key in a certificate made this packet's signature, checked by python-ndn
+    and pycryptodome only."""
     key = bytes(parse_certificate(certificate).content)
     _, _, _, pointers = enc.parse_data(signed)
     digest = SHA256.new()
@@ -104,7 +106,7 @@ async def nw_reads(h):
         identity = keychain[key["identity"]]
         check(verifies(identity.default_key().default_cert().data, packet.read_bytes()), f"python-ndn does not believe what nw signed: {out}")
         await producer.stop()
-    # nw adds to it and takes from it; python-ndn sees both.
+    # nw adds and deletes keys; python-ndn reads both changes.
     made = json.loads(await store.nw("key", "generate", "/p/new", "--json"))["key"]
     await store.nw("key", "delete", "/p/rsa")
     seen = store.python()
@@ -126,7 +128,7 @@ async def requests(h):
     check("/ours/v=" in seen, f"certificates after pyndnsec import: {seen}")
     boss = (await ours.nw("cert", "export", "/boss/ours")).encode()
     check(verifies(base64.b64decode(boss), base64.b64decode(certificate.read_text())), "python-ndn does not believe a certificate of nw")
-    # And the other way round.
+    # The opposite direction.
     request.write_text(await ours.nw("cert", "request", "/boss/ours"))
     wire = base64.b64decode(request.read_text())
     asked = parse_certificate(wire)
@@ -148,14 +150,14 @@ async def safebags(h):
         key = library.import_key(bytes(bag.encrypted_key_bag), passphrase=PASSPHRASE)
         certificate = parse_certificate(_certificate_of(path.read_bytes()))
         equal(library.import_key(bytes(certificate.content)), key.public_key(), "public half of the key in the SafeBag")
-    there = Store(h, "bags-of-python")
-    await there.pyndnsec("init")
-    keychain = there.python()
+    python_store = Store(h, "bags-of-python")
+    await python_store.pyndnsec("init")
+    keychain = python_store.python()
     for kind, protection in (("ec", "PBKDF2WithHMAC-SHA256AndAES256-CBC"), ("rsa", "PBKDF2WithHMAC-SHA1AndAES256-CBC"), ("rsa", "PBKDF2WithHMAC-SHA1AndDES-EDE3-CBC")):
         identity = f"/py/{protection.lower()}"
         keychain.new_identity(identity)
         made = keychain.new_key(identity, kind)
-        (file,) = [p for p in (there.folder / "ndnsec-key-file").iterdir() if p.name.startswith(_digest(made.name))]
+        (file,) = [p for p in (python_store.folder / "ndnsec-key-file").iterdir() if p.name.startswith(_digest(made.name))]
         der = base64.b64decode(file.read_text())
         if kind == "ec":
             encrypted = ECC.import_key(der).export_key(format="DER", use_pkcs8=True, passphrase=PASSPHRASE, protection=protection)
@@ -193,7 +195,7 @@ async def others(h):
 
 
 def _bag(certificate, encrypted):
-    """A SafeBag, by the specification."""
+    """Builds a SafeBag as the specification defines it."""
     def element(typ, value):
         head = bytearray(enc.get_tl_num_size(typ) + enc.get_tl_num_size(len(value)))
         enc.write_tl_num(len(value), head, enc.write_tl_num(typ, head))
@@ -202,7 +204,7 @@ def _bag(certificate, encrypted):
 
 
 def _certificate_of(bag):
-    """The first element within a SafeBag, whole."""
+    """Returns the first element of a SafeBag."""
     value = enc.parse_and_check_tl(bag, 0x80)
     _, typ_len = enc.parse_tl_num(value, 0)
     length, len_len = enc.parse_tl_num(value, typ_len)

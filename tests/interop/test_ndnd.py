@@ -1,6 +1,8 @@
-"""NDNd 1.5.3, a forwarder of another make: our programs on its machine, its programs on ours, and both on one path.
+"""NDNd 1.5.3, another project's forwarder: nw's programs with its forwarder, its programs with nw's
+router, and both on one path.
 
-It ends with a panic when it gets a consumer's PIT token that has not 6 bytes, so every case ends with the question whether it still runs.
+NDNd panics on a consumer's PIT token that has not 6 bytes, so every case ends with a check that it
+still runs.
 """
 
 import asyncio
@@ -61,7 +63,7 @@ class Ndnd:
 
     @contextlib.contextmanager
     def as_router(self, uri=None):
-        """Programs started meanwhile use it as their router."""
+        """Makes it the router of programs started meanwhile."""
         before = self.h.uris["unix"]
         self.h.uris["unix"] = uri or f"unix://{self.unix}"
         try:
@@ -122,7 +124,8 @@ async def own_programs(h):
         await transfer(h, nw_put, nw_get, ndnd.as_router(transport), ndnd.as_router(transport))
         await ndnd.runs("nw put and cat")
     with ndnd.as_router():
-        # NDNd may handle the end of a connection before the packets that came over it, so one exchange shows little.
+        # NDNd may process the end of a connection before the packets received over it, so one
+        # exchange is not enough.
         for _ in range(8):
             prefix = h.prefix()
             await h.start(h.nw_command("poke", prefix, "hello", "--expose"))
@@ -143,7 +146,7 @@ for giver, put_fn, taker, get_fn in (("nw", nw_put, "NDNd", ndnd_get), ("NDNd", 
         await ndnd.runs("a file")
 
 
-@test("file from NDNd through our router to nw, which hands its tokens on", 60)
+@test("file from NDNd through nw's router to nw with its PIT tokens", 60)
 async def through_ours(h):
     ndnd = await start(h)
     await h.run(h.nw_command("route", "add", "/nwi", ndnd.udp))
@@ -151,7 +154,7 @@ async def through_ours(h):
         await transfer(h, nw_put, nw_get, ndnd.as_router(), contextlib.nullcontext())
     finally:
         await h.run(h.nw_command("route", "remove", "/nwi", ndnd.udp))
-    await ndnd.runs("a file through our router")
+    await ndnd.runs("a file through nw's router")
 
 
 @test("file from NDNd through a service without a table of pending Interests", 60)
@@ -171,13 +174,13 @@ async def through_service(h):
 
 @test("nw status, top, face, route, strategy and doctor at NDNd's router", 60)
 async def management(h):
-    """It has fewer datasets than ours and refuses the others by a control response."""
+    """NDNd has fewer datasets than nw and refuses the others with a control response."""
     ndnd = await start(h)
     with ndnd.as_router():
         status = json.loads(await h.run(h.nw_command("status", "--json")))
         check(status["forwarder"]["start_timestamp_ms"] > 0, "status: when it was started")
-        equal((status["drops"], status["channels"]), ([], []), "status: what NDNd does not give out")
-        check("prefixes" in await h.run(h.nw_command("status")), "status for people")
+        equal((status["drops"], status["channels"]), ([], []), "status: datasets that NDNd lacks")
+        check("prefixes" in await h.run(h.nw_command("status")), "status as text")
         check("internal://" in await h.run(h.nw_command("top", "--once")), "top")
         face = f"udp4://127.0.0.1:{free_port(socket.SOCK_DGRAM)}"
         prefix = h.prefix()
@@ -189,7 +192,7 @@ async def management(h):
         await h.run(h.nw_command("face", "destroy", face))
         check("(501)" in await h.run(h.nw_command("face", "channels"), fails=True), "face channels is refused")
         check("up for" in await h.run(h.nw_command("doctor"), fails=True), "doctor")
-    await ndnd.runs("being managed")
+    await ndnd.runs("management")
 
 
 @test("nw bench generate against NDNd", 60)

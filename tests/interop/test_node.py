@@ -1,4 +1,5 @@
-"""NDNts (@ndn/* from npm) and ndn-js: producers, consumers, registration, status, segmented objects."""
+"""NDNts (@ndn/* from npm) and ndn-js: producers, consumers, registration, status, segmented
+objects."""
 
 import json
 
@@ -59,7 +60,7 @@ async def file(h, transport):
     equal(out.split(), ["3000001", sha256(f)], "bytes and SHA-256")
 
 
-@test("NDNts as a page: what is local is for pages of listed origins")
+@test("NDNts in a page: local names only for pages of listed origins")
 async def page(h):
     command = ndnts(h, "ws", "consume", "/localhost/nfd/status/general")
     for origin, answered in (("http://localhost:8080", True), ("http://elsewhere.example", False)):

@@ -1,4 +1,5 @@
-"""python-ndn from PyPI: both application interfaces, its segment fetcher and its command line programs."""
+"""python-ndn from PyPI: both application interfaces, its segment fetcher and its command line
+programs."""
 
 import asyncio
 import os
@@ -20,8 +21,8 @@ from harness import Failed, check, equal, sha256, test
 TRANSPORTS = ("unix", "tcp", "udp")
 
 
-class running:
-    """`async with running(app)`: the application's main loop beside the test."""
+class RunningApp:
+    """`async with RunningApp(app)`: runs the application's main loop during the test."""
 
     def __init__(self, app):
         self.app = app
@@ -29,9 +30,9 @@ class running:
     async def __aenter__(self):
         self.task = asyncio.create_task(self.app.main_loop())
         for _ in range(200):
-            if self.app.face.running:
+            if self.app.face.RunningApp:
                 return self.app
-            if self.task.done():
+            if self.task.completed():
                 self.task.result()
             await asyncio.sleep(0.01)
         raise Failed("face did not open")
@@ -50,17 +51,18 @@ def old(h, transport):
 
 
 async def register(h, app, transport, prefix):
-    """By the library itself on local faces. Over UDP, which is not local, a local face makes the route."""
+    """The library registers itself on local faces. Over UDP, which is not local, a local face adds
+    the route."""
     if transport != "udp":
         check(await app.register(prefix), f"register({prefix}) over {transport} was refused")
         return
     port = app.face.transport.get_extra_info("sockname")[1]
     try:
-        # Makes the on-demand face; nobody answers.
+        # Creates the on-demand face; the Interest is not answered.
         await app.express(prefix + "/hello", validator=pass_all, lifetime=50)
     except (types.InterestTimeout, types.InterestNack):
         pass
-    async with running(v2(h, "unix")) as manager:
+    async with RunningApp(v2(h, "unix")) as manager:
         wanted = FaceQueryFilter()
         wanted.face_query_filter = FaceQueryFilterValue()
         wanted.face_query_filter.uri = f"udp4://127.0.0.1:{port}"
@@ -78,8 +80,9 @@ async def command(app, module, verb, **kw):
     return parse_response(reply)
 
 
-class Dated:
-    """A signer that says when: the library's own do that for digests only, and a command by a key needs it."""
+class TimestampedSigner:
+    """A signer that adds a timestamp: the library does so for digests only, and a command signed by
+    a key needs it."""
 
     def __init__(self, signer):
         self.signer = signer
@@ -106,7 +109,7 @@ def each_transport(name):
 @each_transport("appv2 producer and consumer")
 async def appv2_exchange(h, transport):
     prefix = h.prefix()
-    async with running(v2(h, transport)) as producer, running(v2(h, transport)) as consumer:
+    async with RunningApp(v2(h, transport)) as producer, RunningApp(v2(h, transport)) as consumer:
         def on_interest(name, param, reply, context):
             reply(producer.make_data(name, b"hello from appv2", signer=DigestSha256Signer(), freshness_period=1000))
         producer.attach_handler(prefix, on_interest)
@@ -123,7 +126,7 @@ for old_transport in ("unix", "tcp"):
     @test(f"python-ndn old API producer and consumer over {old_transport}")
     async def old_exchange(h, transport=old_transport):
         prefix = h.prefix()
-        async with running(old(h, transport)) as producer, running(old(h, transport)) as consumer:
+        async with RunningApp(old(h, transport)) as producer, RunningApp(old(h, transport)) as consumer:
             # Registers with a command Interest of packet format 0.2.
             check(await producer.register(prefix, lambda name, param, app_param: producer.put_data(
                 name, b"hello from the old API", freshness_period=1000)), "register was refused")
@@ -141,7 +144,7 @@ for old_transport in ("unix", "tcp"):
 @test("python-ndn old API consumer over udp")
 async def old_udp(h):
     prefix = h.prefix()
-    async with running(v2(h, "unix")) as producer, running(old(h, "udp")) as consumer:
+    async with RunningApp(v2(h, "unix")) as producer, RunningApp(old(h, "udp")) as consumer:
         def on_interest(name, param, reply, context):
             reply(producer.make_data(name, bytes(8000), signer=DigestSha256Signer()))
         producer.attach_handler(prefix, on_interest)
@@ -153,7 +156,7 @@ async def old_udp(h):
 @each_transport("signed Interest")
 async def signed_interest(h, transport):
     prefix, seen = h.prefix(), []
-    async with running(v2(h, "unix")) as producer, running(v2(h, transport)) as consumer:
+    async with RunningApp(v2(h, "unix")) as producer, RunningApp(v2(h, transport)) as consumer:
         async def validator(name, sig, context):
             seen.append((sig.signature_info.signature_type, bytes(sig.signature_value_buf)))
             return types.ValidResult.PASS
@@ -174,17 +177,17 @@ async def signed_interest(h, transport):
 @each_transport("Nack and timeout")
 async def nack_and_timeout(h, transport):
     prefix = h.prefix()
-    async with running(v2(h, "unix")) as silent, running(v2(h, transport)) as consumer:
+    async with RunningApp(v2(h, "unix")) as silent, RunningApp(v2(h, transport)) as consumer:
         try:
             await consumer.express(f"{prefix}/nowhere", validator=pass_all, lifetime=1500)
-            raise Failed("somebody answered")
+            raise Failed("the Interest was answered")
         except types.InterestNack as e:
             equal(e.reason, 150, "Nack reason")
         silent.attach_handler(prefix, lambda *_: None)
         await register(h, silent, "unix", prefix)
         try:
             await consumer.express(f"{prefix}/silence", validator=pass_all, lifetime=300)
-            raise Failed("somebody answered")
+            raise Failed("the Interest was answered")
         except types.InterestTimeout:
             pass
 
@@ -192,7 +195,7 @@ async def nack_and_timeout(h, transport):
 @test("python-ndn fifty registrations at once from three applications")
 async def registrations(h):
     apps = [v2(h, t) for t in ("unix", "unix", "tcp")]
-    async with running(apps[0]), running(apps[1]), running(apps[2]):
+    async with RunningApp(apps[0]), RunningApp(apps[1]), RunningApp(apps[2]):
         wanted = [(a, f"{h.prefix()}/{i}") for a in apps for i in range(17)]
         got = await asyncio.gather(*(a.register(p) for a, p in wanted))
         equal(got.count(True), len(wanted), "registrations granted")
@@ -205,7 +208,7 @@ async def segmented(h, transport):
     prefix = h.prefix()
     body = os.urandom(2_000_000)
     count = -(-len(body) // 8000)
-    async with running(v2(h, "unix")) as producer, running(old(h, transport)) as consumer:
+    async with RunningApp(v2(h, "unix")) as producer, RunningApp(old(h, transport)) as consumer:
         final = enc.Component.from_segment(count - 1)
 
         def on_interest(name, param, reply, context):
@@ -222,7 +225,7 @@ async def segmented(h, transport):
 @test("python-ndn 200 Interests in flight, answered out of order")
 async def in_flight(h):
     prefix, held = h.prefix(), []
-    async with running(v2(h, "unix")) as producer, running(v2(h, "tcp")) as consumer:
+    async with RunningApp(v2(h, "unix")) as producer, RunningApp(v2(h, "tcp")) as consumer:
         def on_interest(name, param, reply, context):
             held.append((name, reply))
             if len(held) == 200:
@@ -253,7 +256,8 @@ async def pynfdc_reading(h):
 async def pynfdc_writing(h):
     prefix = h.prefix()
     uri = "udp4://127.0.0.1:17101"
-    # The program cannot decode an answer with the congestion fields behind Flags, where the reference has them.
+    # The program can't decode an answer with the congestion fields after Flags, the reference's
+    # order.
     out = await h.run([h.script("pynfdc"), "nf", uri], fails=True)
     check(out.startswith("200") or "critical field of type 135" in out, f"New-Face: {out[-300:]}")
     out = await h.run([h.script("pynfdc"), "face", uri])
@@ -315,13 +319,13 @@ async def pyndnsec(h):
     keychain = NDNApp.default_keychain({"pib": f"pib-sqlite3:{h.home}/.ndn",
                                         "tpm": f"tpm-file:{h.home}/.ndn/ndnsec-key-file"})
     signer = keychain.get_signer({"identity": prefix + "/identity"})
-    async with running(v2(h, "unix")) as producer, running(v2(h, "tcp")) as consumer:
+    async with RunningApp(v2(h, "unix")) as producer, RunningApp(v2(h, "tcp")) as consumer:
         def on_interest(name, param, reply, context):
             reply(producer.make_data(name, b"signed by a real key", signer=signer))
         producer.attach_handler(prefix, on_interest)
-        # The registration too is signed by that key instead of a digest.
+        # The registration is signed by that key too, instead of a digest.
         _, answer, _ = await producer.express(make_command_v2("rib", "register", None, name=prefix), app_param=b"",
-                                              signer=Dated(signer), validator=pass_all, lifetime=1000)
+                                              signer=TimestampedSigner(signer), validator=pass_all, lifetime=1000)
         equal(parse_response(answer)["status_code"], 200, "rib/register signed by an ECDSA key")
         _, content, context = await consumer.express(prefix + "/x", validator=pass_all, lifetime=2000)
         equal(bytes(content), b"signed by a real key", "content")

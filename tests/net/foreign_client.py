@@ -1,6 +1,8 @@
-"""A client of others (python-ndn) that asks a cluster: the newest version by CanBePrefix, then every segment. Prints what it got as JSON.
+"""A python-ndn client of a cluster: fetches the newest version by CanBePrefix, then every segment.
+Prints the result as JSON.
 
-Usage: foreign_client.py HOST NAME"""
+Usage: foreign_client.py HOST NAME
+"""
 
 import hashlib
 import json
@@ -13,8 +15,8 @@ from ndn.transport.udp_face import UdpFace
 
 
 async def fetch(app, name):
-    got, content, _ = await app.express_interest(name, can_be_prefix=True, must_be_fresh=False, lifetime=4000)
-    versioned = [part for part in got if Component.get_type(part) != Component.TYPE_SEGMENT]
+    received, content, _ = await app.express_interest(name, can_be_prefix=True, must_be_fresh=False, lifetime=4000)
+    versioned = [part for part in received if Component.get_type(part) != Component.TYPE_SEGMENT]
     body, last, segment = b"", None, 0
     while last is None or segment <= last:
         asked = [*versioned, Component.from_segment(segment)]

@@ -1,6 +1,8 @@
-"""Interests of 4,000 bytes in IPv4 fragments, in the orders that are named, by a raw socket; prints how many of them were answered, as JSON.
+"""Sends Interests of 4,000 bytes in IPv4 fragments by a raw socket, in the given orders; prints how
+many were answered, as JSON.
 
-Usage: fragments.py HOST NAME ORDER... (an order is the numbers of the fragments, such as 2,1,0)"""
+Usage: fragments.py HOST NAME ORDER... (an order is the numbers of the fragments, such as 2,1,0)
+"""
 
 import json
 import socket
@@ -8,7 +10,7 @@ import struct
 import sys
 
 PART = 1480
-# How long an answer may take, and how often an Interest is sent.
+# How long an answer may take, and how many times an Interest is sent.
 ANSWER_S, TRIES = 1.0, 5
 
 
@@ -20,17 +22,17 @@ def tlv(kind, value):
 
 def interest(name, nonce):
     components = b"".join(tlv(8, part.encode()) for part in name.strip("/").split("/"))
-    # An element of an even type above 31 that no router knows is none that it looks at.
+    # An element of an even type above 31 that is unknown to routers is ignored.
     return tlv(5, tlv(7, components) + tlv(0x21, b"") + tlv(10, struct.pack("!I", nonce)) + tlv(0x3F0, bytes(4000)))
 
 
 def fragments(own, to, payload, number):
-    """As packets of IP; its checksum is the system's to write, UDP's may be left out."""
+    """Returns IP packets. The system writes their checksum; that of UDP may be omitted."""
     datagram = struct.pack("!4H", own[1], to[1], len(payload) + 8, 0) + payload
     parts = [datagram[at:at + PART] for at in range(0, len(datagram), PART)]
     for at, part in enumerate(parts):
-        more = 0x2000 if at + 1 < len(parts) else 0
-        head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, len(part) + 20, number, more | at * PART // 8, 64, 17, 0,
+        extra = 0x2000 if at + 1 < len(parts) else 0
+        head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, len(part) + 20, number, extra | at * PART // 8, 64, 17, 0,
                            socket.inet_aton(own[0]), socket.inet_aton(to[0]))
         yield head + part
 
@@ -44,7 +46,7 @@ def answered(raw, udp, to, name, order, number):
             raw.sendto(parts[at], to)
         try:
             answer = udp.recv(9000)
-            # Behind a link header perhaps, but no Nack.
+            # The Data may be in an LpPacket, but a Nack is not an answer.
             if answer[0] == 6 or (answer[0] == 0x64 and b"\xfd\x03\x20" not in answer[:16]):
                 return again + 1
         except TimeoutError:

@@ -1,4 +1,5 @@
-"""Two network namespaces with a wire between them, slow or lossy as asked, and a router in each. Needs root."""
+"""Two network namespaces joined by a link with limited rate and optional loss, and a router in
+each. Needs root."""
 
 import json
 import os
@@ -9,15 +10,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from waiting import PATIENCE_S
+from waiting import TIMEOUT_S
 
 NW = os.environ.get("NW_BIN", str(Path(__file__).resolve().parents[2] / "target/release/nw"))
-MTU = 1400      # of link packets, so that each is one frame
+MTU = 1400  # of link packets, so that each is one frame
 NEEDED = {"ip": "apt install iproute2", "tc": "apt install iproute2", "nft": "apt install nftables"}
 
 
 def missing():
-    """Why the lab can't be built here; None when it can."""
+    """Returns why the lab can't be built here; None when it can."""
     if not Path(NW).exists():
         return f"{NW} does not exist: cargo build --release -p nw-cli, or set NW_BIN"
     if os.geteuid() != 0:
@@ -32,13 +33,14 @@ def missing():
         return f"this kernel has not all that is needed: {' '.join(e.cmd)}: {e.stderr.strip()}"
 
 
-def run(*words):
-    words = [str(w) for w in words]
-    return subprocess.run(words, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+def run(*args):
+    args = [str(w) for w in args]
+    return subprocess.run(args, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
 
 
 class Wire:
-    """A pair of interfaces in namespaces of their own, at `rate_mbit`; each end loses `loss_percent` of the UDP packets that come in."""
+    """A veth pair in two namespaces, at `rate_mbit`; each end drops `loss_percent` of the received
+    UDP packets."""
 
     made = 0
 
@@ -68,16 +70,17 @@ class Wire:
             run("ip", "-n", end, "address", "add", f"{address}/24", "dev", "wire")
             run("ip", "-n", end, "link", "set", "wire", "up")
             run("ip", "-n", end, "link", "set", "lo", "up")
-            inside = ("ip", "netns", "exec", end)
-            # One frame each, or the loss would be of runs of datagrams.
+            in_namespace = ("ip", "netns", "exec", end)
+            # Without offloads each datagram is one frame; otherwise the loss would hit runs of
+            # datagrams.
             run("ip", "-n", end, "link", "set", "wire", "gso_max_segs", "1")
-            run(*inside, "tc", "qdisc", "add", "dev", "wire", "root", "tbf", "rate", f"{self.rate_mbit}mbit", "burst", "16kb", "latency", "200ms")
+            run(*in_namespace, "tc", "qdisc", "add", "dev", "wire", "root", "tbf", "rate", f"{self.rate_mbit}mbit", "burst", "16kb", "latency", "200ms")
             if self.loss_percent:
-                run(*inside, "nft", "add table inet lab; add chain inet lab in { type filter hook input priority 0; };"
+                run(*in_namespace, "nft", "add table inet lab; add chain inet lab in { type filter hook input priority 0; };"
                     f" add rule inet lab in meta l4proto udp numgen random mod 100 < {self.loss_percent} counter drop")
 
     def lost(self, end):
-        """Packets lost on their way to an end."""
+        """Returns the packets dropped on the way to an end."""
         if not self.loss_percent:
             return 0
         ruleset = json.loads(run("ip", "netns", "exec", self.ends[end], "nft", "-j", "list", "ruleset"))
@@ -86,7 +89,8 @@ class Wire:
 
 
 class Net:
-    """A wire with a router at each end; what is asked for under /lab at the first is served at the second."""
+    """A link with a router at each end; Interests under /lab at the first are served at the
+    second."""
 
     def __init__(self, wire, reliable):
         self.wire, self.reliable = wire, reliable
@@ -114,10 +118,10 @@ class Net:
                 process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def start(self, end, *words, **more):
+    def start(self, end, *args, **options):
         environment = {**os.environ, "NDN_CLIENT_TRANSPORT": f"unix://{self.sockets[end]}"}
-        words = ["ip", "netns", "exec", self.wire.ends[end], NW, *map(str, words)]
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, env=environment, **more)
+        args = ["ip", "netns", "exec", self.wire.ends[end], NW, *map(str, args)]
+        process = subprocess.Popen(args, stdin=subprocess.DEVNULL, env=environment, **options)
         self.running.append(process)
         return process
 
@@ -132,8 +136,8 @@ class Net:
         path.write_text(config)
         log = open(self.folder / f"{end}.log", "w+")
         router = self.start(end, "run", "-c", path, stderr=log)
-        deadline = time.monotonic() + PATIENCE_S
-        while not answers(self.sockets[end]):
+        deadline = time.monotonic() + TIMEOUT_S
+        while not is_listening(self.sockets[end]):
             if router.poll() is not None or time.monotonic() > deadline:
                 log.seek(0)
                 raise RuntimeError("the router did not start: " + log.read())
@@ -147,15 +151,15 @@ class Net:
         assert ready["event"] == "ready", ready
 
     def cat(self, name):
-        """Fetches; what came, and the report."""
+        """Fetches an object. Returns its content and the report."""
         path = self.folder / "target"
         consumer = self.start(0, "cat", "--json", name, "-o", path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        _, said = consumer.communicate(timeout=PATIENCE_S)
+        _, output = consumer.communicate(timeout=TIMEOUT_S)
         if consumer.returncode != 0:
-            raise RuntimeError(f"nw cat: {said[-800:]!r}")
-        return path.read_bytes(), json.loads(said.decode().strip().splitlines()[-1])
+            raise RuntimeError(f"nw cat: {output[-800:]!r}")
+        return path.read_bytes(), json.loads(output.decode().strip().splitlines()[-1])
 
 
-def answers(path):
+def is_listening(path):
     with socket.socket(socket.AF_UNIX) as s:
         return s.connect_ex(str(path)) == 0

@@ -1,4 +1,5 @@
-"""Loss on a wire between two routers, and what reliability makes of it. Needs root, nftables and `tc`; skips without."""
+"""Loss on a link between two routers, with and without reliability. Needs root, nftables and `tc`;
+skips without."""
 
 import os
 import statistics
@@ -6,32 +7,32 @@ import unittest
 
 import lab
 
-RATE_MBIT = 20          # far below what one core forwards, so that the processor is not what is measured
+RATE_MBIT = 20  # far below what one core forwards, so the processor is not the bottleneck
 BYTES = int(os.environ.get("NW_NET_BYTES", 6_000_000))
 ROUNDS = int(os.environ.get("NW_NET_ROUNDS", 3))
 LOSS_PERCENT = 1
 GOAL = 0.90
 
-WHY_NOT = lab.missing()
+SKIP_REASON = lab.missing()
 
 
-@unittest.skipIf(WHY_NOT, WHY_NOT)
+@unittest.skipIf(SKIP_REASON, SKIP_REASON)
 class Reliability(unittest.TestCase):
     def transfer(self, loss_percent, reliable):
-        """A bulk transfer over a fresh wire with fresh routers: Mbit/s of content."""
+        """Makes a bulk transfer over a new link with new routers. Returns Mbit/s of content."""
         content = os.urandom(BYTES)
         with lab.Wire(RATE_MBIT, loss_percent) as wire, lab.Net(wire, reliable) as net:
             net.put("/lab/file", content)
-            got, report = net.cat("/lab/file")
+            received, report = net.cat("/lab/file")
             lost = wire.lost(0)
-        self.assertEqual(got, content)
+        self.assertEqual(received, content)
         print(f"loss {loss_percent} %, reliability {'on' if reliable else 'off'}: {report['mbit_per_s']:.2f} Mbit/s, {report['retransmissions']} Interests"
               f" again, {report['marks']} marks, round trip {report['rtt_us']['p50'] / 1000:.1f} ms, {lost} packets lost", flush=True)
         if loss_percent:
             self.assertGreater(lost, BYTES / lab.MTU / 100 / 4, "nothing was lost")
         return report["mbit_per_s"]
 
-    def test_one_percent_of_loss_costs_less_than_a_tenth(self):
+    def test_loss_of_one_percent_costs_less_than_a_tenth(self):
         clean, lossy = [], []
         for _ in range(ROUNDS):
             clean.append(self.transfer(0, False))

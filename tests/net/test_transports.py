@@ -1,7 +1,12 @@
-"""Two routers in network namespaces of their own, joined by a virtual cable: Ethernet, VLAN, UDP groups, interfaces that come and go.
+"""Two routers in network namespaces joined by a veth pair: Ethernet, VLAN, UDP groups, interfaces
+that are removed and added.
 
-Needs root and `ip`; skips with a word where they are missing. Usage: python3 tests/net/test_transports.py [unittest's arguments]
-The command is target/release/nw, or $NW_BIN."""
+Needs root and `ip`; prints a reason and skips without them.
+
+Usage: python3 tests/net/test_transports.py [unittest's arguments]
+
+The command is target/release/nw, or $NW_BIN.
+"""
 
 import json
 import os
@@ -13,7 +18,7 @@ import time
 import unittest
 from pathlib import Path
 
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 NW = os.environ.get("NW_BIN", str(ROOT / "target/release/nw"))
@@ -35,11 +40,11 @@ def can_make_namespaces():
     return None
 
 
-WHY_NOT = can_make_namespaces()
+SKIP_REASON = can_make_namespaces()
 
 
 class Side:
-    """A namespace with one end of the cable, and a router in it."""
+    """A namespace with one end of the link, and a router in it."""
 
     def __init__(self, folder, letter):
         self.folder, self.letter = Path(folder), letter
@@ -49,15 +54,15 @@ class Side:
         ip("netns", "add", self.netns)
         ip("-n", self.netns, "link", "set", "lo", "up")
 
-    def inside(self, *words, **more):
-        return subprocess.Popen(["ip", "netns", "exec", self.netns, *map(str, words)], **more)
+    def start_process(self, *args, **options):
+        return subprocess.Popen(["ip", "netns", "exec", self.netns, *map(str, args)], **options)
 
     def start(self, config, udp=()):
-        """`udp`: addresses to listen at."""
+        """Starts the router. `udp`: addresses to listen at."""
         file = self.folder / f"{self.letter}.toml"
         file.write_text(f'[faces.unix]\npath = "{self.socket}"\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = {json.dumps(udp)}\n{config}')
         self.log = open(self.folder / f"{self.letter}.log", "w+")
-        self.process = self.inside(NW, "run", "-c", file, stderr=self.log, stdin=subprocess.DEVNULL)
+        self.process = self.start_process(NW, "run", "-c", file, stderr=self.log, stdin=subprocess.DEVNULL)
         until(lambda: self.socket.exists() or self.process.poll() is not None, "the router answers")
         if self.process.poll() is not None:
             raise AssertionError("the router did not start: " + Path(self.log.name).read_text())
@@ -66,28 +71,28 @@ class Side:
         (self.folder / f"{self.letter}.toml").write_text(f'[faces.unix]\npath = "{self.socket}"\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = []\n{config}')
         self.process.send_signal(signal.SIGHUP)
 
-    def nw(self, *words, code=0):
+    def nw(self, *args, code=0):
         # The unix socket is a file: the command need not be in the namespace.
         env = {**os.environ, "NDN_CLIENT_TRANSPORT": f"unix://{self.socket}"}
-        done = subprocess.run([NW, *map(str, words)], capture_output=True, text=True, timeout=PATIENCE_S, env=env, stdin=subprocess.DEVNULL)
-        if code is not None and done.returncode not in (code if isinstance(code, tuple) else (code,)):
-            raise AssertionError(f"nw {words} on {self.letter}: {done.stdout[-400:]} {done.stderr[-800:]}")
-        return done.stdout
+        completed = subprocess.run([NW, *map(str, args)], capture_output=True, text=True, timeout=TIMEOUT_S, env=env, stdin=subprocess.DEVNULL)
+        if code is not None and completed.returncode not in (code if isinstance(code, tuple) else (code,)):
+            raise AssertionError(f"nw {args} on {self.letter}: {completed.stdout[-400:]} {completed.stderr[-800:]}")
+        return completed.stdout
 
-    def background(self, *words):
-        """Started, and ready as far as its first line, here or there, says so."""
+    def background(self, *args):
+        """Starts a command of nw and waits for its first line of output."""
         env = {**os.environ, "NDN_CLIENT_TRANSPORT": f"unix://{self.socket}"}
-        process = subprocess.Popen([NW, *map(str, words)], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        process = subprocess.Popen([NW, *map(str, args)], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         process.stdout.readline()
         return process
 
     def faces(self, scheme=None):
-        more = ["--scheme", scheme] if scheme else []
-        # Ends with 1 when no face is so.
-        return [json.loads(line) for line in self.nw("face", "list", "--json", *more, code=(0, 3)).splitlines()]
+        extra = ["--scheme", scheme] if scheme else []
+        # Status 3: no face matches.
+        return [json.loads(line) for line in self.nw("face", "list", "--json", *extra, code=(0, 3)).splitlines()]
 
     def face(self, uri):
-        """The face whose far end starts so; None if there is none."""
+        """Returns the face whose remote URI starts with `uri`; None if there is none."""
         found = [face for face in self.faces() if face["uri"].startswith(uri)]
         assert len(found) <= 1, found
         return found[0] if found else None
@@ -98,9 +103,9 @@ class Side:
 
     def stop(self):
         if self.process and self.process.poll() is None:
-            # `ip netns exec` becomes the router: it is one process.
+            # `ip netns exec` replaces itself by the router: it is one process.
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait(PATIENCE_S)
+            self.process.wait(TIMEOUT_S)
         if self.process:
             self.log.close()
 
@@ -109,11 +114,11 @@ class Side:
         subprocess.run(["ip", "netns", "delete", self.netns], check=False, capture_output=True)
 
 
-def ip(*words):
-    subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=PATIENCE_S)
+def ip(*args):
+    subprocess.run(["ip", *args], check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
 
 
-@unittest.skipIf(WHY_NOT, WHY_NOT or "")
+@unittest.skipIf(SKIP_REASON, SKIP_REASON or "")
 class Transports(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="nw-net-")
@@ -134,7 +139,8 @@ class Transports(unittest.TestCase):
             ip("-n", side.netns, "link", "set", side.card, "up")
 
     def exchange(self, face, name="/net/test"):
-        """B serves, A asks by this face: pings, then a file of many packets over the MTU."""
+        """B serves, A requests over this face: pings, then a file of many packets longer than the
+        MTU."""
         self.a.nw("route", "add", name, face)
         server = self.b.background("ping-server", name, "--size", "4000")
         self.addCleanup(finish, server)
@@ -144,15 +150,15 @@ class Transports(unittest.TestCase):
         (self.b.folder / "file").write_bytes(content)
         put = self.b.background("put", name + "/file", self.b.folder / "file", "--json", "--quiet")
         self.addCleanup(finish, put)
-        got = self.a.folder / "got"
-        self.a.nw("cat", name + "/file", "--output", got, "--quiet")
-        self.assertEqual(got.read_bytes(), content)
+        received = self.a.folder / "got"
+        self.a.nw("cat", name + "/file", "--output", received, "--quiet")
+        self.assertEqual(received.read_bytes(), content)
 
     def check(self, face, local, link_type, persistency):
         seen = (face["local_uri"], face["link_type"], face["persistency"], face["scope"])
         self.assertEqual(seen, (local, link_type, persistency, "non-local"))
 
-    def test_ethernet_group(self):
+    def test_ethernet_group_face_carries_packets(self):
         for side in (self.a, self.b):
             side.start("[faces.ethernet]\nmulticast = true\n")
         face = self.a.face(GROUP)
@@ -164,16 +170,16 @@ class Transports(unittest.TestCase):
         self.assertGreater(after["in_data"], 5)
         self.assertEqual([f["face_id"] for f in self.a.faces("ether")], [face["face_id"]], "no face for a single peer")
 
-    def test_ethernet_single_peer(self):
+    def test_ethernet_unicast_face_carries_packets(self):
         self.a.start("")
         self.b.start("[faces.ethernet]\nlisten = true\nidle_timeout_s = 2\n")
         self.assertIn("dev://vb", self.b.nw("face", "channels"))
         uri = f"ether://[{self.b.mac()}]"
         face = json.loads(self.a.nw("face", "create", uri, "--local", "dev://va", "--json"))["face_id"]
         self.check(self.a.face(uri), "dev://va", "point-to-point", "persistent")
-        again = json.loads(self.a.nw("face", "create", uri, "--local", "dev://va", "--json"))
-        self.assertEqual(again["face_id"], face, "there already")
-        self.assertEqual([f["face_id"] for f in self.a.faces("dev")], [face], "asked for by the local end's scheme")
+        existing = json.loads(self.a.nw("face", "create", uri, "--local", "dev://va", "--json"))
+        self.assertEqual(existing["face_id"], face, "there already")
+        self.assertEqual([f["face_id"] for f in self.a.faces("dev")], [face], "filtered by the scheme of the local URI")
         listed = self.a.nw("face", "list", "--json", "--local", "dev://va").splitlines()
         self.assertEqual([json.loads(line)["face_id"] for line in listed], [face])
         self.exchange(face)
@@ -182,9 +188,9 @@ class Transports(unittest.TestCase):
         self.assertLessEqual(back["expiration_period_ms"], 2000)
         until(lambda: self.b.face(back["uri"]) is None, "an idle on-demand face ends")
 
-    def test_commands_that_cannot_be(self):
+    def test_invalid_face_commands_are_refused(self):
         self.a.start("")
-        for words in (
+        for args in (
             ["ether://[02:00:00:00:00:09]"],
             ["ether://[02:00:00:00:00:09]", "--local", "dev://none"],
             ["ether://[02:00:00:00:00:09]", "--local", "dev://lo"],
@@ -192,7 +198,7 @@ class Transports(unittest.TestCase):
             ["ether://[02:00:00:00:00:09]", "--local", "dev://va", "--mtu", "1501"],
             ["udp4://224.0.23.170:56363"],
         ):
-            self.a.nw("face", "create", *words, code=6)
+            self.a.nw("face", "create", *args, code=6)
         self.assertEqual(self.a.faces("ether"), [])
 
     def test_short_frames_are_padded(self):
@@ -205,9 +211,9 @@ class Transports(unittest.TestCase):
             f"    s.send(bytes.fromhex({self.a.mac().replace(':', '')!r} + '020000000077') + ethertype.to_bytes(2, 'big') + bytes.fromhex({interest.hex()!r}) + tail)\n"
             f"s.send(bytes.fromhex('0200000000aa' + '020000000077' + '8624') + bytes.fromhex({interest.hex()!r}))\n"
         )
-        self.assertEqual(self.b.inside("python3", "-c", script).wait(PATIENCE_S), 0)
-        face = until(lambda: self.a.face("ether://[02:00:00:00:00:77]"), "a face for who sent")
-        until(lambda: self.a.face(face["uri"])["in_interests"] == 2, "both frames of ours, the padded one too, and no other")
+        self.assertEqual(self.b.start_process("python3", "-c", script).wait(TIMEOUT_S), 0)
+        face = until(lambda: self.a.face("ether://[02:00:00:00:00:77]"), "a face for the sender")
+        until(lambda: self.a.face(face["uri"])["in_interests"] == 2, "both own frames, also the padded one, and no other")
         time.sleep(0.2)
         self.assertEqual(self.a.face(face["uri"])["in_interests"], 2)
 
@@ -220,21 +226,21 @@ class Transports(unittest.TestCase):
         lines = self.a.nw("ping", "/v", "--count", "3", "--interval", "20", "--timeout", "1000", "--json", code=None).splitlines()
         return json.loads(lines[-1])["answered"]
 
-    def test_vlan_at_both_routers(self):
+    def test_vlan_at_both_routers_carries_packets(self):
         self.assertEqual(self.vlan_pings_answered(100, 100), 3)
 
     def test_vlan_does_not_reach_a_router_without(self):
         self.assertEqual(self.vlan_pings_answered(100, 0), 0)
 
-    def test_vlan_does_not_reach_another(self):
+    def test_vlan_does_not_reach_other_vlan(self):
         self.assertEqual(self.vlan_pings_answered(100, 101), 0)
 
-    def test_vlan_is_written_and_read(self):
+    def test_vlan_tag_is_written_and_read(self):
         if subprocess.run(["ip", "-n", self.b.netns, "link", "add", "link", "vb", "name", "vb.100", "type", "vlan", "id", "100"], capture_output=True).returncode != 0:
             self.skipTest("this kernel has no VLANs")
         ip("-n", self.b.netns, "link", "set", "vb.100", "up")
         self.a.start("[faces.ethernet]\nmulticast = true\nvlan = 100\n")
-        # The system's own interface of the VLAN takes the tag off and puts it on.
+        # The system's VLAN interface removes and adds the tag.
         self.b.start('[faces.ethernet]\nmulticast = true\nallow = ["vb*"]\ndeny = ["vb"]\n')
         self.check(self.b.face(GROUP), "dev://vb.100", "multi-access", "permanent")
         face = self.a.face(GROUP)["face_id"]
@@ -248,21 +254,21 @@ class Transports(unittest.TestCase):
         for side in (self.a, self.b):
             side.start("[faces.multicast]\nenabled = true\n")
         face = until(lambda: self.a.face(uri), "the interface's address is usable")
-        until(lambda: self.b.face(uri), "the other's, too")
+        until(lambda: self.b.face(uri), "the address of the other interface is usable")
         self.assertEqual((face["link_type"], face["persistency"], face["scope"]), ("multi-access", "permanent", "non-local"))
         self.exchange(face["face_id"])
         self.assertEqual(self.a.face(uri)["in_interests"], 0, "what was sent did not come back")
         return face
 
-    def test_udp4_group(self):
+    def test_udp4_group_face_carries_packets(self):
         face = self.udp_group(UDP4)
         self.assertEqual(face["local_uri"], "udp4://192.0.2.1:56363")
 
-    def test_udp6_group(self):
+    def test_udp6_group_face_carries_packets(self):
         face = self.udp_group(UDP6)
         self.assertTrue(face["local_uri"].startswith("udp6://[fe80::"), face)
 
-    def test_two_interfaces_have_faces_of_their_own(self):
+    def test_two_interfaces_have_separate_faces(self):
         ip("-n", self.a.netns, "link", "add", "wa", "type", "veth", "peer", "name", "wb", "netns", self.b.netns)
         for number, (side, card) in enumerate(((self.a, "wa"), (self.b, "wb")), 1):
             ip("-n", side.netns, "address", "add", f"198.51.100.{number}/24", "dev", card)
@@ -276,7 +282,7 @@ class Transports(unittest.TestCase):
         self.assertEqual(first["udp4://192.0.2.2:56363"]["in_interests"], 0, "only the other cable was used")
         self.assertGreater(first["udp4://198.51.100.2:56363"]["in_interests"], 0)
 
-    def test_interfaces_come_and_go(self):
+    def test_interfaces_removed_and_added_update_faces(self):
         config = '[faces.multicast]\nenabled = true\ngroups = ["224.0.23.170:56363"]\n[faces.ethernet]\nmulticast = true\nlisten = true\n'
         for side in (self.a, self.b):
             side.start(config)
@@ -284,41 +290,42 @@ class Transports(unittest.TestCase):
         self.assertEqual(len(before), 2)
         self.a.nw("route", "add", "/kept", self.a.face(GROUP)["face_id"])
         ids = lambda: {face["face_id"] for face in self.a.faces() if face["uri"] in (GROUP, UDP4)}
-        # Deleted and made again, with another number and another address of its own.
+        # The interface is deleted and created again, with another index and another address.
         ip("-n", self.a.netns, "link", "delete", "va")
         self.plug()
         self.exchange(self.a.face(GROUP)["face_id"])
-        # Switched off and on, often.
+        # The interface goes down and up several times.
         for _ in range(50):
             ip("-n", self.a.netns, "link", "set", "va", "down")
             ip("-n", self.a.netns, "link", "set", "va", "up")
-        # Its address, which the UDP group needs.
+        # The UDP group needs an address.
         ip("-n", self.a.netns, "address", "delete", "192.0.2.1/24", "dev", "va")
         ip("-n", self.a.netns, "address", "add", "192.0.2.9/24", "dev", "va")
         until(lambda: self.a.face(UDP4)["local_uri"] == "udp4://192.0.2.9:56363", "the group has the other address")
         self.assertEqual(ids(), before)
         self.assertIn("/kept", self.a.nw("route", "list"))
         until(lambda: "LOWER_UP" in subprocess.run(["ip", "-n", self.a.netns, "link", "show", "va"], capture_output=True, text=True).stdout, "the cable is up")
-        time.sleep(1.5)  # until then the system throws away what is sent
+        time.sleep(1.5)  # until then the system drops what is sent
         self.exchange(self.a.face(UDP4)["face_id"])
 
-    def test_lists_decide_and_are_read_again(self):
+    def test_interface_lists_are_applied_and_reloaded(self):
         self.a.start('[faces.ethernet]\nmulticast = true\ndeny = ["v*"]\n')
         self.assertIsNone(self.a.face(GROUP))
         self.a.write('[faces.ethernet]\nmulticast = true\nallow = ["192.0.2.0/24"]\nad_hoc = true\n')
         self.check(until(lambda: self.a.face(GROUP), "it is in this network"), "dev://va", "ad-hoc", "permanent")
         self.a.write('[faces.ethernet]\nmulticast = true\nallow = ["198.51.100.0/24"]\n')
-        until(lambda: not self.a.face(GROUP), "it is not in this one")
+        until(lambda: not self.a.face(GROUP), "the face is not in this list")
 
     def cut_by_ip(self, side):
-        """Packets that this side's system has cut, of IPv4 and of IPv6."""
-        read = lambda file: side.inside("cat", file, stdout=subprocess.PIPE, text=True).communicate(timeout=PATIENCE_S)[0]
+        """Returns the packets that this side's system has fragmented, IPv4 and IPv6."""
+        read = lambda file: side.start_process("cat", file, stdout=subprocess.PIPE, text=True).communicate(timeout=TIMEOUT_S)[0]
         heads, values = (line.split() for line in read("/proc/net/snmp").splitlines() if line.startswith("Ip:"))
         six = dict(line.split() for line in read("/proc/net/snmp6").splitlines())
         return int(values[heads.index("FragOKs")]) + int(six["Ip6FragOKs"])
 
     def big_answers(self, shards, peer, mtu):
-        """B answers with Data of 8 KB to A, who speaks first: in pieces that fit frames, and IP cuts nothing."""
+        """B answers with Data of 8 KB to A, which sends first: link fragments fit frames, and IP
+        fragments nothing."""
         self.b.start(f"[forwarder]\nshards = {shards}\n", udp=[peer])
         self.a.start("")
         name, face = "/net/big", json.loads(self.a.nw("face", "create", f"udp{4 if '.' in peer else 6}://{peer}", "--json"))["face_id"]
@@ -330,10 +337,10 @@ class Transports(unittest.TestCase):
         self.a.nw("route", "add", "/net", face)
         self.a.nw("ping", "/net/short", "--count", "3", "--interval", "20")
         opened = lambda: [face for face in self.b.faces("udp4" if "." in peer else "udp6") if face["persistency"] == "on-demand"]
-        self.assertEqual([face["mtu"] for face in opened()], [8800], "what the way takes is asked for when it matters")
-        got = self.a.folder / "got"
-        self.a.nw("cat", name, "--output", got, "--quiet")
-        self.assertEqual(got.read_bytes(), content)
+        self.assertEqual([face["mtu"] for face in opened()], [8800], "the path MTU is read only when a packet is too long")
+        received = self.a.folder / "got"
+        self.a.nw("cat", name, "--output", received, "--quiet")
+        self.assertEqual(received.read_bytes(), content)
         self.assertEqual(self.cut_by_ip(self.b), 0)
         self.assertEqual([face["mtu"] for face in opened()], [mtu])
         return opened()[0]["face_id"]
@@ -344,7 +351,7 @@ class Transports(unittest.TestCase):
         self.b.nw("cs", "erase", "/")
         self.a.nw("cs", "erase", "/")
         self.a.nw("cat", "/net/big", "--output", self.a.folder / "again", "--quiet")
-        self.assertGreater(self.cut_by_ip(self.b), 50, "who says an MTU has it")
+        self.assertGreater(self.cut_by_ip(self.b), 50, "an explicit MTU is used")
 
     def test_answers_of_all_shards_fit_frames(self):
         self.big_answers(2, "192.0.2.2:6363", 1500 - 28)
@@ -354,34 +361,34 @@ class Transports(unittest.TestCase):
             ip("-n", side.netns, "address", "add", f"2001:db8::{number}/64", "dev", side.card, "nodad")
         self.big_answers(1, "[2001:db8::2]:6363", 1500 - 48)
 
-    def test_who_may_not_put_pieces_together_gets_none(self):
-        """A client of others: what it is sent is one datagram, which IP cuts."""
+    def test_peer_without_reassembly_gets_whole_datagrams(self):
+        """A client without link reassembly gets each packet as one datagram, which IP fragments."""
         self.b.start("", udp=["192.0.2.2:6363"])
         (self.b.folder / "file").write_bytes(bytes(7900))
         put = self.b.background("put", "/net/big/v=1", self.b.folder / "file", "--segment", 7900, "--json", "--quiet")
         self.addCleanup(finish, put)
-        ask = ("import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5);"
+        request_all = ("import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5);"
                "s.sendto(bytes.fromhex('0518 0710 0803 6e6574 0803 626967 360101 320100 0a04 00000001'), ('192.0.2.2', 6363)); print(len(s.recv(9000)))")
-        asked = self.a.inside("python3", "-c", ask, stdout=subprocess.PIPE, text=True)
-        said = asked.communicate(timeout=PATIENCE_S)[0]
-        self.assertGreater(int(said), 7900)
+        asked = self.a.start_process("python3", "-c", request_all, stdout=subprocess.PIPE, text=True)
+        output = asked.communicate(timeout=TIMEOUT_S)[0]
+        self.assertGreater(int(output), 7900)
         self.assertEqual(self.cut_by_ip(self.b), 1)
 
-    def test_without_the_right(self):
+    def test_ethernet_without_cap_net_raw_is_reported(self):
         if not shutil.which("setpriv"):
             self.skipTest("needs setpriv")
         file = Path(self.folder) / "c.toml"
         file.write_text(f'[faces.unix]\npath = "{self.folder}/c.sock"\n[faces.ethernet]\nmulticast = true\n')
-        bare = self.a.inside("setpriv", "--bounding-set=-net_raw", "--inh-caps=-all", NW, "run", "-c", file, stderr=subprocess.PIPE, text=True)
-        _, said = bare.communicate(timeout=PATIENCE_S)
+        bare = self.a.start_process("setpriv", "--bounding-set=-net_raw", "--inh-caps=-all", NW, "run", "-c", file, stderr=subprocess.PIPE, text=True)
+        _, output = bare.communicate(timeout=TIMEOUT_S)
         self.assertNotEqual(bare.returncode, 0)
-        self.assertIn("setcap cap_net_raw+ep", said)
+        self.assertIn("setcap cap_net_raw+ep", output)
 
 
 def finish(process):
     if process.poll() is None:
         process.terminate()
-    process.communicate(timeout=PATIENCE_S)
+    process.communicate(timeout=TIMEOUT_S)
 
 
 if __name__ == "__main__":

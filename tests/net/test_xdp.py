@@ -1,8 +1,13 @@
-"""AF_XDP between two routers in network namespaces of their own: UDP and Ethernet both ways, what else there is on the interface, interfaces and
-queues that come and go, rights that are missing.
+"""AF_XDP between two routers in network namespaces: UDP and Ethernet both ways, other traffic on
+the interface, interfaces and queues that are removed and added, missing privileges.
 
-Needs root and `ip`; skips with a word where they are missing. Usage: python3 tests/net/test_xdp.py [unittest's arguments]
-The command is target/release/nw, or $NW_BIN. NW_CARDS puts network cards in the place of the virtual cable: see cards.py."""
+Needs root and `ip`; prints a reason and skips without them.
+
+Usage: python3 tests/net/test_xdp.py [unittest's arguments]
+
+The command is target/release/nw, or $NW_BIN. NW_CARDS replaces the veth pair by network cards: see
+cards.py.
+"""
 
 import json
 import shutil
@@ -14,42 +19,42 @@ import unittest
 from pathlib import Path
 
 import cards
-from test_transports import GROUP, NW, Side, WHY_NOT, finish, ip
-from waiting import PATIENCE_S, until
+from test_transports import GROUP, NW, Side, SKIP_REASON, finish, ip
+from waiting import TIMEOUT_S, until
 
-# Of UDP link packets, so that each is one frame.
+# MTU of UDP link packets, so that each is one frame.
 MTU = 1400
 
 
 class XdpSide(Side):
-    """With UDP listeners, and AF_XDP on its card unless said otherwise."""
+    """A side with UDP listeners, and AF_XDP on its card unless `xdp` is given."""
 
     shards = 1
     listen = ("0.0.0.0:6363", "[::]:6363")
 
-    def text(self, more, xdp, mtu):
+    def text(self, extra, xdp, mtu):
         interfaces = json.dumps([self.card] if xdp is True else xdp or [])
         return (f'[faces.unix]\npath = "{self.socket}"\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = {json.dumps(self.listen)}\nmtu = {mtu}\n'
-                f'[faces.xdp]\ninterfaces = {interfaces}\n[forwarder]\nshards = {self.shards}\n{more}')
+                f'[faces.xdp]\ninterfaces = {interfaces}\n[forwarder]\nshards = {self.shards}\n{extra}')
 
-    def start(self, more="", xdp=True, mtu=MTU, around=()):
+    def start(self, extra="", xdp=True, mtu=MTU, around=()):
         file = self.folder / f"{self.letter}.toml"
-        file.write_text(self.text(more, xdp, mtu))
+        file.write_text(self.text(extra, xdp, mtu))
         self.log = open(self.folder / f"{self.letter}.log", "w+")
-        self.process = self.inside(*around, NW, "run", "-c", file, stderr=self.log, stdin=subprocess.DEVNULL)
-        until(lambda: answers(self.socket) or self.process.poll() is not None, "the router answers")
+        self.process = self.start_process(*around, NW, "run", "-c", file, stderr=self.log, stdin=subprocess.DEVNULL)
+        until(lambda: is_listening(self.socket) or self.process.poll() is not None, "the router answers")
         if self.process.poll() is not None:
-            raise AssertionError("the router did not start: " + self.said())
+            raise AssertionError("the router did not start: " + self.log_text())
 
-    def write(self, more="", xdp=True, mtu=MTU):
-        (self.folder / f"{self.letter}.toml").write_text(self.text(more, xdp, mtu))
+    def write(self, extra="", xdp=True, mtu=MTU):
+        (self.folder / f"{self.letter}.toml").write_text(self.text(extra, xdp, mtu))
         self.process.send_signal(signal.SIGHUP)
 
-    def said(self):
+    def log_text(self):
         return Path(self.log.name).read_text()
 
     def xdp(self):
-        """Interfaces that go by AF_XDP, by name."""
+        """Returns the interfaces that use AF_XDP, by name."""
         return {status["interface"]: status for status in json.loads(self.nw("status", "--json"))["xdp"]}
 
     def end(self):
@@ -58,17 +63,17 @@ class XdpSide(Side):
             cards.unplug(self)
         super().end()
 
-    def run(self, *words, **more):
-        return subprocess.run(["ip", "netns", "exec", self.netns, *map(str, words)], capture_output=True, text=True, timeout=PATIENCE_S, **more)
+    def run(self, *args, **options):
+        return subprocess.run(["ip", "netns", "exec", self.netns, *map(str, args)], capture_output=True, text=True, timeout=TIMEOUT_S, **options)
 
 
-def answers(path):
+def is_listening(path):
     with socket.socket(socket.AF_UNIX) as s:
         return s.connect_ex(str(path)) == 0
 
 
 class Pair(unittest.TestCase):
-    """Two sides with a cable, which exchange packets."""
+    """Two sides joined by a link, which exchange packets."""
 
     SHARDS = 1
 
@@ -86,8 +91,8 @@ class Pair(unittest.TestCase):
         if cards.NAMES:
             cards.plug((a, b), queues)
         else:
-            of_each = () if queues == 1 else ("numrxqueues", str(queues), "numtxqueues", str(queues))
-            ip("-n", a.netns, "link", "add", a.card, *of_each, "type", "veth", "peer", "name", b.card, *of_each, "netns", b.netns)
+            queue_args = () if queues == 1 else ("numrxqueues", str(queues), "numtxqueues", str(queues))
+            ip("-n", a.netns, "link", "add", a.card, *queue_args, "type", "veth", "peer", "name", b.card, *queue_args, "netns", b.netns)
         for number, side in enumerate((a, b), 1):
             ip("-n", side.netns, "address", "add", f"192.0.2.{number}/24", "dev", side.card)
             ip("-n", side.netns, "address", "add", f"2001:db8::{number}/64", "dev", side.card, "nodad")
@@ -98,8 +103,8 @@ class Pair(unittest.TestCase):
             return [cards.unplug(side) for side in (self.a, self.b)]
         ip("-n", self.a.netns, "link", "delete", self.a.card)
 
-    def take_drivers_away(self):
-        """Cards are bridges from now on, which have no native XDP."""
+    def attach_bridges(self):
+        """Replaces the cards by bridges, whose driver has no native XDP."""
         for number, side in enumerate((self.a, self.b), 1):
             ip("-n", side.netns, "address", "flush", "dev", side.card)
             ip("-n", side.netns, "link", "add", "bridge", "type", "bridge")
@@ -110,15 +115,17 @@ class Pair(unittest.TestCase):
 
     def add_a_queue(self):
         if cards.NAMES:
-            # Their driver may refuse while there is a program (virtio does): as the guide says, without it then.
+            # The driver may refuse while a program is attached (virtio does): as the guide says,
+            # AF_XDP is switched off meanwhile.
             for side in (self.a, self.b):
                 side.write(xdp=False)
-                until(lambda: not side.xdp(), "the file says so")
+                until(lambda: not side.xdp(), "the reload is applied")
                 set_queues(side, 2, 2)
                 side.write()
             return
         for side in (self.a, self.b):
-            # Those that receive first, on both sides: veth wants as many as the other sends by.
+            # Receive queues first, on both sides: veth requires as many as the other side's send
+            # queues.
             set_queues(side, 2, 1)
         for side in (self.a, self.b):
             set_queues(side, 2, 2)
@@ -127,7 +134,7 @@ class Pair(unittest.TestCase):
         return json.loads(self.a.nw("face", "create", uri, "--json"))["face_id"]
 
     def exchange(self, face, name="/net/test", size=300_000):
-        """B serves, A asks by this face: pings, then a file of many packets."""
+        """B serves, A requests over this face: pings, then a file of many packets."""
         self.a.nw("route", "add", name, face)
         server = self.b.background("ping-server", name, "--size", "500")
         self.addCleanup(finish, server)
@@ -137,12 +144,12 @@ class Pair(unittest.TestCase):
         (self.b.folder / "file").write_bytes(content)
         put = self.b.background("put", name + "/file", self.b.folder / "file", "--json", "--quiet")
         self.addCleanup(finish, put)
-        got = self.a.folder / "got"
-        self.a.nw("cat", name + "/file", "--output", got, "--quiet")
-        self.assertEqual(got.read_bytes(), content)
+        received = self.a.folder / "got"
+        self.a.nw("cat", name + "/file", "--output", received, "--quiet")
+        self.assertEqual(received.read_bytes(), content)
 
-    def went_by_xdp(self, side, both=True, mode="native", queues=1):
-        """Hundreds of frames came, and left, this way; none was lost."""
+    def check_xdp_used(self, side, both=True, mode="native", queues=1):
+        """Checks that hundreds of frames were received and sent by AF_XDP, and none was lost."""
         status = side.xdp()[side.card]
         memory = cards.MEMORY if mode == "native" else "copy"
         self.assertEqual((status["mode"], status["memory"], status["queues"]), (mode, memory, queues), status)
@@ -153,32 +160,32 @@ class Pair(unittest.TestCase):
         return status
 
 
-@unittest.skipIf(WHY_NOT, WHY_NOT or "")
+@unittest.skipIf(SKIP_REASON, SKIP_REASON or "")
 class Xdp(Pair):
-    def test_udp4(self):
+    def test_udp4_goes_by_xdp(self):
         for side in (self.a, self.b):
             side.start()
         self.exchange(self.face_to_b())
         for side in (self.a, self.b):
-            self.went_by_xdp(side)
+            self.check_xdp_used(side)
         self.assertIn("AF_XDP", self.a.nw("status"))
         self.assertIsNotNone(self.b.face("udp4://192.0.2.1:6363"), "the face that the peer's first packet made")
 
-    def test_some_megabytes(self):
+    def test_large_file_goes_by_xdp(self):
         for side in (self.a, self.b):
             side.start()
         self.exchange(self.face_to_b(), size=5_000_000)
         for side in (self.a, self.b):
-            self.went_by_xdp(side)
+            self.check_xdp_used(side)
 
-    def test_udp6(self):
+    def test_udp6_goes_by_xdp(self):
         for side in (self.a, self.b):
             side.start()
         self.exchange(self.face_to_b("udp6://[2001:db8::2]:6363"))
         for side in (self.a, self.b):
-            self.went_by_xdp(side)
+            self.check_xdp_used(side)
 
-    def test_udp6_of_one_link(self):
+    def test_udp6_link_local_goes_by_xdp(self):
         for side in (self.a, self.b):
             side.start()
         addresses = json.loads(self.b.run("ip", "-j", "-6", "address", "show", "dev", self.b.card, "scope", "link").stdout)
@@ -187,29 +194,29 @@ class Xdp(Pair):
         until(lambda: "tentative" not in self.a.run("ip", "-6", "address", "show", "dev", self.a.card).stdout, "the address is usable")
         until(lambda: "tentative" not in self.b.run("ip", "-6", "address", "show", "dev", self.b.card).stdout, "the address is usable")
         self.exchange(self.face_to_b(f"udp6://[{local}%{index}]:6363"))
-        self.went_by_xdp(self.a)
+        self.check_xdp_used(self.a)
 
-    def test_the_other_end_has_sockets(self):
-        """Its system leaves checksums to the 'device', and sends runs of datagrams as one."""
+    def test_peer_with_sockets_is_served(self):
+        """The peer's system leaves checksums to the device and sends runs of datagrams as one."""
         for with_xdp, without in ((self.a, self.b), (self.b, self.a)):
             with_xdp.start()
             without.start(xdp=False)
             self.exchange(self.face_to_b(), size=1_000_000)
-            self.went_by_xdp(with_xdp)
+            self.check_xdp_used(with_xdp)
             self.assertEqual(without.xdp(), {})
             for side in (self.a, self.b):
                 side.process.terminate()
-                side.process.wait(PATIENCE_S)
+                side.process.wait(TIMEOUT_S)
                 side.log.close()
 
-    def test_what_is_longer_than_the_mtu(self):
+    def test_packets_longer_than_mtu_are_fragmented(self):
         for side in (self.a, self.b):
             side.start(mtu=8800)
         self.exchange(self.face_to_b())
-        # Both ends are ours: the file's segments came in pieces that fit frames.
+        # Both ends run nw: the file's segments came in link fragments that fit frames.
         pieces = self.a.xdp()["va"]["received"]
         self.assertGreater(pieces, 200)
-        # Where an MTU is said, IP cuts segments, and such frames are the system's.
+        # With an explicit MTU, IP fragments segments, and such frames go to the system.
         back = [face["face_id"] for face in self.b.faces("udp4") if face["persistency"] == "on-demand"]
         self.b.nw("face", "update", back[0], "--mtu", 8800)
         self.a.nw("cs", "erase", "/")
@@ -218,21 +225,21 @@ class Xdp(Pair):
         self.assertGreater(status["sent"], 60)
         self.assertLess(status["received"] - pieces, 20, status)
 
-    def test_ethernet_group(self):
+    def test_ethernet_group_goes_by_xdp(self):
         for side in (self.a, self.b):
             side.start("[faces.ethernet]\nmulticast = true\n")
         self.exchange(self.a.face(GROUP)["face_id"])
         for side in (self.a, self.b):
-            self.went_by_xdp(side)
+            self.check_xdp_used(side)
         self.assertEqual(self.a.face(GROUP)["in_interests"], 0, "what was sent did not come back")
 
-    def test_vlan_by_xdp_at_both_routers(self):
+    def test_vlan_at_both_routers_goes_by_xdp(self):
         for side in (self.a, self.b):
             side.start("[faces.ethernet]\nmulticast = true\nvlan = 100\n")
         self.exchange(self.a.face(GROUP)["face_id"])
-        self.went_by_xdp(self.a)
+        self.check_xdp_used(self.a)
 
-    def test_vlan_by_xdp_does_not_reach_a_router_without(self):
+    def test_vlan_does_not_reach_a_router_without(self):
         self.a.start("[faces.ethernet]\nmulticast = true\nvlan = 100\n")
         self.b.start("[faces.ethernet]\nmulticast = true\n")
         self.a.nw("route", "add", "/v", self.a.face(GROUP)["face_id"])
@@ -240,52 +247,54 @@ class Xdp(Pair):
         self.a.nw("ping", "/v", "--count", "3", "--interval", "20", "--timeout", "500", code=(5,))
         self.assertEqual(self.b.face(GROUP)["in_interests"], 0)
 
-    def test_ethernet_single_peer(self):
+    def test_ethernet_unicast_goes_by_xdp(self):
         self.a.start()
         self.b.start("[faces.ethernet]\nlisten = true\n")
         uri = f"ether://[{self.b.mac()}]"
         face = json.loads(self.a.nw("face", "create", uri, "--local", "dev://va", "--json"))["face_id"]
         self.exchange(face)
         for side in (self.a, self.b):
-            self.went_by_xdp(side)
+            self.check_xdp_used(side)
         self.assertEqual(self.b.face("ether://")["uri"], f"ether://[{self.a.mac()}]")
 
-    def test_ethernet_from_a_router_with_sockets(self):
+    def test_ethernet_peer_with_sockets_is_served(self):
         self.a.start("[faces.ethernet]\nmulticast = true\n")
         self.b.start("[faces.ethernet]\nmulticast = true\n", xdp=False)
         self.exchange(self.a.face(GROUP)["face_id"])
-        self.went_by_xdp(self.a)
+        self.check_xdp_used(self.a)
 
-    def test_all_else_on_the_interface_is_untouched(self):
+    def test_other_traffic_on_interface_is_untouched(self):
         for side in (self.a, self.b):
             side.start("[faces.ethernet]\nmulticast = true\n")
         before = {side: side.xdp()[side.card] for side in (self.a, self.b)}
         for address in ("192.0.2.2", "2001:db8::2"):
             if shutil.which("ping"):
-                done = self.a.run("ping", "-c", "3", "-i", "0.05", "-s", "1200", address)
-                self.assertEqual(done.returncode, 0, done.stdout)
+                completed = self.a.run("ping", "-c", "3", "-i", "0.05", "-s", "1200", address)
+                self.assertEqual(completed.returncode, 0, completed.stdout)
             script = "import socket, sys; s = socket.create_server((sys.argv[1], 7000), family=socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET); print('up', flush=True); c, _ = s.accept()\nwhile (b := c.recv(65536)): c.sendall(b)"
-            server = self.b.inside("python3", "-c", script, address, stdout=subprocess.PIPE, text=True)
+            server = self.b.start_process("python3", "-c", script, address, stdout=subprocess.PIPE, text=True)
             self.addCleanup(finish, server)
             server.stdout.readline()
             script = "import socket, sys\ns = socket.create_connection((sys.argv[1], 7000)); s.settimeout(10); n = 0\nfor i in range(200):\n  s.sendall(bytes(5000)); m = 0\n  while m < 5000: m += len(s.recv(65536))\n  n += m\nprint(n)"
-            done = self.a.run("python3", "-c", script, address)
-            self.assertEqual(done.stdout.strip(), "1000000", done.stderr)
-        # A datagram to another port, and one to NDN's that is no NDN: both come to sockets of the system.
+            completed = self.a.run("python3", "-c", script, address)
+            self.assertEqual(completed.stdout.strip(), "1000000", completed.stderr)
+        # A datagram to another port, and one to NDN's port that is not NDN: both reach sockets of
+        # the system.
         script = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', 7001)); s.settimeout(10); print('up', flush=True); print(s.recv(100))"
-        server = self.b.inside("python3", "-c", script, stdout=subprocess.PIPE, text=True)
+        server = self.b.start_process("python3", "-c", script, stdout=subprocess.PIPE, text=True)
         self.addCleanup(finish, server)
         server.stdout.readline()
         script = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(b'hello', ('192.0.2.2', 7001)); s.sendto(b'hello', ('192.0.2.2', 6363))"
         self.assertEqual(self.a.run("python3", "-c", script).returncode, 0)
         self.assertIn("hello", server.stdout.readline())
         after = {side: side.xdp()[side.card] for side in (self.a, self.b)}
-        self.assertEqual(before, after, "nothing of it came this way")
+        self.assertEqual(before, after, "no packet of it went by AF_XDP")
 
-    def test_what_is_for_others_is_not_taken_in(self):
-        """Datagrams to another address, from an address of this machine, from loopback; and with a wrong checksum: no face comes of them."""
+    def test_datagrams_for_others_are_not_received(self):
+        """Datagrams to another address, from an address of this machine, from loopback, or with a
+        wrong checksum create no face."""
         self.a.start()
-        until(self.a.xdp, "its program is there: before, the system takes them")
+        until(self.a.xdp, "the program is attached: before that the system receives the datagrams")
         script = (
             "import socket, struct\n"
             "def total(b):\n"
@@ -308,14 +317,14 @@ class Xdp(Pair):
             "    s.send(frame)\n"
             "s.send(datagram(own, '192.0.2.9', '192.0.2.1'))\n"
         )
-        done = self.b.run("python3", "-c", script)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        until(lambda: self.a.face("udp4://192.0.2.9:5000"), "the last one is taken in")
+        completed = self.b.run("python3", "-c", script)
+        self.assertEqual(completed.returncode, 0, completed.stderr)
+        until(lambda: self.a.face("udp4://192.0.2.9:5000"), "the last datagram creates a face")
         self.assertEqual(len(self.a.faces("udp4")), 1)
-        # Those to another address and to another card went to the system, which knows them not to be for it.
+        # Those to another address and to another card went to the system, which drops them.
         self.assertEqual(self.a.xdp()["va"]["others"], 4)
 
-    def test_an_interface_that_vanishes_and_comes_again(self):
+    def test_interface_removed_and_added_goes_by_xdp_again(self):
         for side in (self.a, self.b):
             side.start("[faces.ethernet]\nmulticast = true\n")
         face = self.face_to_b()
@@ -323,33 +332,33 @@ class Xdp(Pair):
         groups = [side.face(GROUP)["face_id"] for side in (self.a, self.b)]
         self.unplug()
         for side in (self.a, self.b):
-            until(lambda: not side.xdp(), "it goes by AF_XDP no more")
-            self.assertIn("uses ordinary sockets from now on", side.said())
+            until(lambda: not side.xdp(), "it no longer uses AF_XDP")
+            self.assertIn("uses ordinary sockets from now on", side.log_text())
         self.assertEqual(self.a.face("udp4://192.0.2.2:6363")["face_id"], face, "the UDP face lives on")
         self.plug()
         for side in (self.a, self.b):
-            until(lambda: side.card in side.xdp(), "it goes by AF_XDP again")
+            until(lambda: side.card in side.xdp(), "it uses AF_XDP again")
         self.assertEqual([side.face(GROUP)["face_id"] for side in (self.a, self.b)], groups, "Ethernet faces keep their ids")
         self.exchange(face, "/net/again")
         self.exchange(groups[0], "/net/group")
-        self.went_by_xdp(self.a)
+        self.check_xdp_used(self.a)
 
-    def test_an_interface_that_is_down_and_up_again(self):
+    def test_interface_down_and_up_goes_by_xdp_again(self):
         for side in (self.a, self.b):
             side.start()
         face = self.face_to_b()
         self.exchange(face)
         ip("-n", self.a.netns, "link", "set", self.a.card, "down")
-        until(lambda: not self.a.xdp(), "it goes by AF_XDP no more")
+        until(lambda: not self.a.xdp(), "it no longer uses AF_XDP")
         ip("-n", self.a.netns, "link", "set", self.a.card, "up")
-        # Being down took it away.
+        # The address was removed when the interface went down.
         ip("-n", self.a.netns, "address", "replace", "2001:db8::1/64", "dev", self.a.card, "nodad")
-        until(lambda: self.a.xdp() and self.b.xdp(), "it goes by AF_XDP again")
+        until(lambda: self.a.xdp() and self.b.xdp(), "it uses AF_XDP again")
         self.exchange(face, "/net/again")
         for side in (self.a, self.b):
-            self.went_by_xdp(side)
+            self.check_xdp_used(side)
 
-    def test_a_router_that_is_killed_leaves_nothing_and_another_begins(self):
+    def test_router_killed_leaves_no_program_attached(self):
         for side in (self.a, self.b):
             side.start()
         self.exchange(self.face_to_b())
@@ -360,40 +369,41 @@ class Xdp(Pair):
             self.a.start()
             until(self.a.xdp, "the queue is free")
             self.exchange(self.face_to_b(), f"/net/{self.a.process.pid}")
-            self.went_by_xdp(self.a)
-        self.assertNotIn("ordinary sockets", self.b.said())
+            self.check_xdp_used(self.a)
+        self.assertNotIn("ordinary sockets", self.b.log_text())
 
-    def test_switched_off_and_on_and_off_again_in_the_file(self):
+    def test_xdp_switched_by_reload_is_applied(self):
         for side in (self.a, self.b):
             side.start()
         face = self.face_to_b()
         self.a.write(xdp=False)
-        until(lambda: not self.a.xdp(), "the file says so")
+        until(lambda: not self.a.xdp(), "the reload is applied")
         self.assertNotIn("xdp", self.a.run("ip", "link", "show", "va").stdout)
         self.exchange(face)
         self.a.write()
-        until(lambda: self.a.xdp(), "the file says so")
+        until(lambda: self.a.xdp(), "the reload is applied")
         self.exchange(face, "/net/again")
-        self.went_by_xdp(self.a)
+        self.check_xdp_used(self.a)
 
-    def test_two_queues(self):
+    def test_two_queues_are_used(self):
         self.unplug()
         self.plug(queues=2)
         for side in (self.a, self.b):
             side.start()
         self.exchange(self.face_to_b())
         for side in (self.a, self.b):
-            self.went_by_xdp(side, queues=2)
+            self.check_xdp_used(side, queues=2)
 
-    def test_a_queue_count_that_changes(self):
+    def test_queue_count_changed_is_followed(self):
         self.unplug()
         self.plug(queues=2)
-        # Root's namespace of sysfs knows nothing of these interfaces, so as ethtool does it.
+        # The root namespace's sysfs does not show these interfaces, so the count is read as ethtool
+        # does.
         for side in (self.a, self.b):
             set_queues(side, 1, 1)
         for side in (self.a, self.b):
             side.start()
-            # A queue that was closed a moment ago may not be free at once.
+            # A queue closed a moment ago may still be busy.
             self.assertEqual(until(lambda: side.xdp().get(side.card), "it goes by AF_XDP")["queues"], 1)
         face = self.face_to_b()
         self.exchange(face)
@@ -401,67 +411,68 @@ class Xdp(Pair):
         for side in (self.a, self.b):
             until(lambda: side.xdp().get(side.card, {}).get("queues") == 2, "the new queue is read, too")
         self.exchange(face, "/net/again")
-        self.went_by_xdp(self.a, queues=2)
+        self.check_xdp_used(self.a, queues=2)
 
-    def test_a_driver_without_native_xdp(self):
-        self.take_drivers_away()
+    def test_driver_without_native_xdp_uses_generic_mode(self):
+        self.attach_bridges()
         for side in (self.a, self.b):
             side.start()
         self.exchange(self.face_to_b())
         for side in (self.a, self.b):
-            self.went_by_xdp(side, mode="generic")
+            self.check_xdp_used(side, mode="generic")
 
-    def test_generic_mode_where_the_system_merges_datagrams(self):
-        """It does so before the program sees them, for sockets that ask for it. Cards do unless told otherwise."""
+    def test_generic_mode_with_gro_delivers_all(self):
+        """GRO merges datagrams before the program receives them, for sockets that enable it. Cards
+        do so by default."""
         for side in () if cards.NAMES else (self.a, self.b):
-            # GRO; a veth has it where the other end does not send runs as one.
+            # GRO; veth uses it if the other end sends datagrams one by one.
             ethtool(side, "ask(array.array('B', struct.pack('=2I', 0x1f, 0))), ask(array.array('B', struct.pack('=2I', 0x2c, 1)))\n")
-            # For a millisecond it waits for more to merge.
+            # GRO waits a millisecond for more datagrams to merge.
             side.run("sh", "-c", f"echo 1000000 >/sys/class/net/{side.card}/gro_flush_timeout", check=True)
-        self.take_drivers_away()
+        self.attach_bridges()
         for side in (self.a, self.b):
             side.start()
         self.exchange(self.face_to_b(), size=1_000_000)
         for side in (self.a, self.b):
-            self.went_by_xdp(side, mode="generic")
+            self.check_xdp_used(side, mode="generic")
             drops = json.loads(side.nw("status", "--json"))["drops"]
             self.assertFalse([drop for drop in drops if drop["reason"].startswith("malformed")], drops)
 
-    def test_frames_that_are_too_long(self):
+    def test_frames_too_long_are_reported(self):
         for side in (self.a, self.b):
             ip("-n", side.netns, "link", "set", side.card, "mtu", "9000")
             side.start()
             self.assertEqual(side.xdp(), {})
-            self.assertIn("its MTU is 9000", side.said())
+            self.assertIn("its MTU is 9000", side.log_text())
         self.exchange(self.face_to_b())
         for side in (self.a, self.b):
             ip("-n", side.netns, "link", "set", side.card, "mtu", "1500")
-            until(side.xdp, "it fits now")
+            until(side.xdp, "packets fit frames now")
 
-    def test_another_program_on_the_interface(self):
+    def test_interface_with_foreign_program_uses_sockets(self):
         self.a.start()
         file = Path(self.folder) / "c.toml"
         file.write_text(self.a.text("", True, MTU).replace("a.sock", "c.sock").replace(":6363", ":6464"))
         log = open(Path(self.folder) / "c.log", "w+")
-        second = self.a.inside(NW, "run", "-c", file, stderr=log)
+        second = self.a.start_process(NW, "run", "-c", file, stderr=log)
         self.addCleanup(finish, second)
-        until(lambda: "another XDP program already" in Path(log.name).read_text(), "it says why not")
+        until(lambda: "another XDP program already" in Path(log.name).read_text(), "the reason is logged")
         self.assertIsNone(second.poll(), "and runs nevertheless")
         log.close()
 
-    def test_neighbours_and_addresses_that_change(self):
+    def test_changed_neighbours_and_addresses_are_followed(self):
         for side in (self.a, self.b):
             side.start()
         face = self.face_to_b()
         self.exchange(face)
         sent = self.a.xdp()["va"]["sent"]
-        # Another card at the other end: the kernel hears of it, and so does the router.
+        # Another card at the other end: the router is notified of the new address by the kernel.
         ip("-n", self.b.netns, "link", "set", "vb", "address", "02:00:00:00:00:99")
         until(lambda: self.b.xdp(), "it is open again with its new address")
         ip("-n", self.a.netns, "neighbour", "flush", "dev", "va")
         self.exchange(face, "/net/again")
         until(lambda: self.a.xdp()["va"]["sent"] > sent + 30, "by AF_XDP again")
-        # Stale: asked once, used on.
+        # A stale entry is resolved again and used meanwhile.
         neighbour = json.loads(self.a.run("ip", "-j", "neighbour", "show", "192.0.2.2").stdout)[0]
         self.assertEqual(neighbour["lladdr"], "02:00:00:00:00:99")
         ip("-n", self.a.netns, "neighbour", "replace", "192.0.2.2", "lladdr", "02:00:00:00:00:99", "dev", "va", "nud", "stale")
@@ -469,15 +480,15 @@ class Xdp(Pair):
         state = json.loads(self.a.run("ip", "-j", "neighbour", "show", "192.0.2.2").stdout)[0]["state"]
         self.assertTrue({"DELAY", "PROBE", "REACHABLE"} & set(state), f"the kernel was made to ask: {state}")
 
-    def test_by_a_gateway(self):
-        """Peers beyond the link are sent to by the neighbour that routes to them."""
+    def test_peer_behind_gateway_is_reached(self):
+        """Peers beyond the link are reached through the gateway's address."""
         for side, other in ((self.a, 2), (self.b, 1)):
             ip("-n", side.netns, "address", "add", f"198.51.{3 - other}.1/32", "dev", "lo")
             ip("-n", side.netns, "route", "add", f"198.51.{other}.1/32", "via", f"192.0.2.{other}", "src", f"198.51.{3 - other}.1")
             side.start()
         self.exchange(self.face_to_b("udp4://198.51.2.1:6363"))
         for side in (self.a, self.b):
-            self.went_by_xdp(side)
+            self.check_xdp_used(side)
 
     def without(self, *right):
         if not shutil.which("setpriv"):
@@ -487,63 +498,65 @@ class Xdp(Pair):
         self.a.start(around=["setpriv", f"--bounding-set={bounds}", "--inh-caps=-all"])
         self.assertEqual(self.a.xdp(), {})
         self.exchange(self.face_to_b())
-        # Another address makes nothing possible that was not.
+        # A new address does not change the refusal.
         ip("-n", self.a.netns, "address", "add", "192.0.2.111/24", "dev", self.a.card)
         self.exchange(self.a.face("udp4://")["face_id"], "/net/again")
-        lines = [line for line in self.a.said().splitlines() if "ordinary sockets" in line]
-        self.assertEqual(len(lines), 1, self.a.said())
+        lines = [line for line in self.a.log_text().splitlines() if "ordinary sockets" in line]
+        self.assertEqual(len(lines), 1, self.a.log_text())
         return lines[0]
 
-    def test_without_the_right_to_kernel_programs(self):
+    def test_without_cap_bpf_sockets_are_used(self):
         line = self.without("bpf", "sys_admin", "net_admin")
         self.assertIn("va uses ordinary sockets, which take several times the processor time", line)
         self.assertIn("setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep", line)
 
-    def test_without_the_right_to_sockets_of_the_kind(self):
+    def test_without_cap_net_raw_sockets_are_used(self):
         line = self.without("net_raw")
         self.assertIn("may not open AF_XDP sockets", line)
         self.assertIn("setcap", line)
 
-    def test_without_memory_that_may_be_locked(self):
+    def test_without_lockable_memory_sockets_are_used(self):
         if not shutil.which("prlimit"):
             self.skipTest("needs prlimit")
         self.a.start(around=["prlimit", "--memlock=65536", "setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-all"])
         self.assertEqual(self.a.xdp(), {})
-        self.assertIn("LimitMEMLOCK=infinity", self.a.said())
+        self.assertIn("LimitMEMLOCK=infinity", self.a.log_text())
 
-    def test_values_that_cannot_be(self):
+    def test_invalid_options_are_refused(self):
         for value, expected in (('["va", 5]', "an interface in quotes"), ('["a-name-that-is-too-long"]', "an interface in quotes"), ('"va"', "a list")):
             file = Path(self.folder) / "c.toml"
             file.write_text(f"[faces.xdp]\ninterfaces = {value}\n")
-            done = subprocess.run([NW, "run", "-c", file], capture_output=True, text=True, timeout=PATIENCE_S)
-            self.assertNotEqual(done.returncode, 0)
-            self.assertIn(f"{file}:2", done.stderr)
-            self.assertIn(expected, done.stderr)
-        # One that is not there is waited for.
+            completed = subprocess.run([NW, "run", "-c", file], capture_output=True, text=True, timeout=TIMEOUT_S)
+            self.assertNotEqual(completed.returncode, 0)
+            self.assertIn(f"{file}:2", completed.stderr)
+            self.assertIn(expected, completed.stderr)
+        # A missing interface is not an error: the router waits for it.
         self.a.start(xdp=["none"])
         self.assertEqual(self.a.xdp(), {})
 
 
 def ethtool(side, script):
-    """What a script prints that asks the kernel about the side's card by `ask(buffer)`, as ethtool does."""
+    """Runs a script that queries the kernel about the side's card by `ask(buffer)`, as ethtool
+    does. Returns its output."""
     head = (
         "import array, fcntl, json, socket, struct\n"
         f"def ask(b): fcntl.ioctl(socket.socket(), 0x8946, struct.pack('16sP', b'{side.card}', b.buffer_info()[0]) + bytes(16))\n"
     )
-    done = side.run("python3", "-c", head + script)
-    if done.returncode != 0:
-        raise AssertionError(done.stderr)
-    return done.stdout
+    completed = side.run("python3", "-c", head + script)
+    if completed.returncode != 0:
+        raise AssertionError(completed.stderr)
+    return completed.stdout
 
 
 def set_queues(side, receive, send):
-    """As `ethtool -L card rx … tx …`; cards that are given have queues that do both, as many as are to do both."""
+    """Sets queue counts as `ethtool -L card rx … tx …` does. Network cards have combined queues, so
+    they get the smaller count."""
     counts = (0, 0, 0, min(receive, send)) if cards.NAMES else (receive, send, 0, 0)
     ethtool(side, f"ask(array.array('B', struct.pack('=9I', 0x3d, 0, 0, 0, 0, *{counts})))\n")
 
 
 def card_counters(side):
-    """As `ethtool -S card`."""
+    """Returns the card's counters, as `ethtool -S card` prints them."""
     return json.loads(ethtool(side, (
         "info = array.array('B', struct.pack('=2IQI', 0x37, 0, 1 << 1, 0))\n"
         "ask(info)\n"

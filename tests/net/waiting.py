@@ -1,18 +1,18 @@
-"""How long these tests wait, and for what."""
+"""Waiting for a condition, with a common timeout."""
 
 import time
 
-# A machine may be busy with much else; who waits in vain has failed anyhow.
-PATIENCE_S = 60
+# Long enough for a busy machine; a timeout means that the test has failed.
+TIMEOUT_S = 60
 
 
-def until(holds, what, seconds=PATIENCE_S):
-    """What `holds` gives once it is true."""
+def until(condition, description, seconds=TIMEOUT_S):
+    """Waits until `condition()` returns a true value, and returns it."""
     end = time.monotonic() + seconds
     while True:
-        got = holds()
-        if got:
-            return got
+        value = condition()
+        if value:
+            return value
         if time.monotonic() > end:
-            raise AssertionError(f"not within {seconds} s: {what}")
+            raise AssertionError(f"not within {seconds} s: {description}")
         time.sleep(0.05)

@@ -1,7 +1,9 @@
-"""Each server's OpenAPI document is valid (openapi-spec-validator), and the server does what it says (schemathesis).
+"""Validates each server's OpenAPI document (openapi-spec-validator), and checks that the server
+follows it (schemathesis).
 
-Servers run in network namespaces of their own: the faces that schemathesis makes up lead nowhere. They listen on unix sockets; a bridge in
-this process brings TCP to them, as schemathesis speaks nothing else.
+Servers run in network namespaces of their own: faces that schemathesis invents have no peer. They
+listen on unix sockets; a bridge in this process forwards TCP to them, the only transport of
+schemathesis.
 """
 
 import json
@@ -19,10 +21,10 @@ from openapi_spec_validator import validate
 
 NW = os.path.abspath(os.environ["NW_BIN"])
 HERE = Path(__file__).resolve().parent
-PATIENCE_S = 20
-# Those that end the server, or answer until the reader leaves: tests/cli has them.
+TIMEOUT_S = 20
+# Operations that end the server or stream until the reader closes: tests/cli covers them.
 ENDS_OR_STREAMS = {"stop", "drain", "stop_balancer", "tap", "trace"}
-# A new user namespace gives the rights to make a network namespace; the balancer needs those of the machine.
+# A new user namespace allows to create a network namespace; the balancer needs real root.
 NAMESPACE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--net", "--map-root-user"]
 
 BALANCER = """
@@ -54,7 +56,7 @@ def pipe(source, sink):
 
 
 def bridge(path):
-    """TCP to a unix socket; gives the port."""
+    """Forwards TCP connections to a unix socket. Returns the port."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)
 
     def serve():
@@ -72,21 +74,21 @@ def bridge(path):
 class Server:
     def __init__(self, folder, name, script, path):
         self.name, self.log = name, open(folder / f"{name}.log", "w+")
-        words = [*NAMESPACE, "--mount", "sh", "-ec", f"ip link set lo up\n{script}"]
-        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=self.log, stdout=self.log, cwd=folder)
+        args = [*NAMESPACE, "--mount", "sh", "-ec", f"ip link set lo up\n{script}"]
+        self.process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stderr=self.log, stdout=self.log, cwd=folder)
         self.path = folder / path
-        deadline = time.monotonic() + PATIENCE_S
-        while not self.answers():
+        deadline = time.monotonic() + TIMEOUT_S
+        while not self.is_listening():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.end()
-                raise SystemExit(f"{name} does not run:\n{self.said()}")
+                raise SystemExit(f"{name} does not run:\n{self.log_text()}")
             time.sleep(0.05)
 
-    def answers(self):
+    def is_listening(self):
         with socket.socket(socket.AF_UNIX) as s:
             return s.connect_ex(str(self.path)) == 0
 
-    def said(self):
+    def log_text(self):
         self.log.seek(0)
         return self.log.read()
 
@@ -94,7 +96,7 @@ class Server:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(PATIENCE_S)
+                self.process.wait(TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 self.process.kill()
 
@@ -105,7 +107,7 @@ def start(folder):
         f'[control]\npath = "{folder}/router.sock"\n'
     )
     yield "router", "openapi", f"exec {NW} run -c router.toml", "router.sock"
-    # What its consumers connect to, and where its Interests go: nobody is there.
+    # The consumers' address and the Interests' destination, which is unreachable.
     ends = f"--listen unix://{folder}/cs.sock --to next=unix://{folder}/none.sock --control {folder}/service.sock"
     yield "service", "service openapi", f"exec {NW} service run content_store mib=1 {ends}", "service.sock"
     if os.geteuid() != 0:
@@ -119,8 +121,8 @@ def start(folder):
     yield "balancer", "balancer openapi", f"{links}exec {NW} balancer run -c b.toml", "balancer.sock"
 
 
-def check(folder, name, words, script, path):
-    document = json.loads(subprocess.run([NW, *words.split()], capture_output=True, check=True).stdout)
+def check(folder, name, args, script, path):
+    document = json.loads(subprocess.run([NW, *args.split()], capture_output=True, check=True).stdout)
     validate(document)
     print(f"rest: {name}: the document is valid, {len(document['paths'])} paths", flush=True)
     if script is None:
@@ -128,24 +130,25 @@ def check(folder, name, words, script, path):
     server = Server(folder, name, script, path)
     try:
         operations = {operation["operationId"] for item in document["paths"].values() for operation in item.values()}
-        excluded = [word for each in sorted(operations & ENDS_OR_STREAMS) for word in ("--exclude-operation-id", each)]
+        excluded = [word for operation in sorted(operations & ENDS_OR_STREAMS) for word in ("--exclude-operation-id", operation)]
         (folder / f"{name}.json").write_text(json.dumps(document))
         port = bridge(server.path)
-        done = subprocess.run(
+        completed = subprocess.run(
             [Path(sys.executable).with_name("schemathesis"), "--config-file", HERE / "schemathesis.toml", "run", folder / f"{name}.json"]
             + ["--url", f"http://127.0.0.1:{port}", "--phases", "examples,coverage,fuzzing", "--request-timeout", "30"]
-            # One worker: with more, Python 3.11 confuses the recursion depths of its parser (cpython #106905).
+            # One worker: with more, Python 3.11 confuses the recursion depths of its parser
+            # (cpython #106905).
             + ["--workers", "1", "--suppress-health-check", "too_slow,filter_too_much"]
             + ["--warnings", "off", "--continue-on-failure", *excluded],
             cwd=folder, capture_output=True, text=True, timeout=180, env={**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis")},
         )
         if server.process.poll() is not None:
-            print(f"rest: {name} ended:\n{server.said()}", flush=True)
+            print(f"rest: {name} ended:\n{server.log_text()}", flush=True)
             return False
-        if done.returncode != 0:
-            print(done.stdout + done.stderr, flush=True)
-        print(f"rest: {name}: {'as the document says' if done.returncode == 0 else 'FAILED'}", flush=True)
-        return done.returncode == 0
+        if completed.returncode != 0:
+            print(completed.stdout + completed.stderr, flush=True)
+        print(f"rest: {name}: {'follows its document' if completed.returncode == 0 else 'FAILED'}", flush=True)
+        return completed.returncode == 0
     finally:
         server.end()
 
@@ -153,10 +156,10 @@ def check(folder, name, words, script, path):
 def main():
     if not shutil.which("unshare") or not shutil.which("ip"):
         raise SystemExit("tests/rest needs unshare and ip: apt install util-linux iproute2")
-    wanted = set(sys.argv[1:])
+    expected = set(sys.argv[1:])
     with tempfile.TemporaryDirectory(prefix="nw-rest-") as folder:
         folder = Path(folder)
-        results = [check(folder, *one) for one in start(folder) if not wanted or one[0] in wanted]
+        results = [check(folder, *server) for server in start(folder) if not expected or server[0] in expected]
     return 0 if all(results) else 1
 
 

@@ -1,4 +1,4 @@
-"""Peers that mean harm or are merely broken: the router goes on serving everybody else."""
+"""Hostile or broken peers: the router keeps serving all others."""
 
 import asyncio
 import random
@@ -18,7 +18,8 @@ def samples(n):
 
 
 def mutated(rng, packet):
-    """One to four bytes changed, cut out or put in; the outer length set right again half of the time."""
+    """Changes, removes or inserts one to four bytes; corrects the outer length in half of the
+    cases."""
     p = bytearray(packet)
     for _ in range(rng.randint(1, 4)):
         at = rng.randrange(len(p))
@@ -115,11 +116,12 @@ async def stopped_reader(t):
     expect(sent >= 10, "the test did not get going")
     if before:
         grown = t.router.rss_kib() - before
-        # 48 MB were sent, some 8 KB each: the content store may keep them once, a send queue not again.
+        # 48 MB were sent, some 8 KB each: the content store may hold them once; a send queue must
+        # not hold them again.
         expect(grown < 120_000, f"memory grew by {grown} KiB")
 
 
-@case("hostile/slow-writer", SPEC, "A peer that sends one byte and waits holds up nobody.", on=STREAM)
+@case("hostile/slow-writer", SPEC, "A peer that sends one byte and waits does not delay others.", on=STREAM)
 async def slow_writer(t):
     producer, consumer = await t.producer(), await t.face()
     slow = [await t.face() for _ in range(20)]
@@ -155,7 +157,7 @@ async def connects(t):
     await t.until(gone, within=5, what=f"the return to about {before} faces")
 
 
-@case("hostile/pending-flood", SPEC, "Twenty thousand Interests that nobody answers do not keep others from being "
+@case("hostile/pending-flood", SPEC, "Twenty thousand unanswered Interests do not keep others from being "
       "served, and their memory is given back.", on=STREAM, exclusive=True, limit=40)
 async def flood(t):
     producer, victim, consumer = await t.producer(), await t.producer(t.name("/silent"), flags=2), await t.face()
@@ -194,7 +196,8 @@ async def large_burst(t):
         await consumer.data(n)
 
 
-# Named to be the last of all: where it fails, no new UDP peer is served for as long as idle faces are kept.
+# The id makes this the last case: if it fails, new UDP peers are refused until the idle faces
+# expire.
 @case("udp/ten-thousand-peers", SPEC, "After ten thousand UDP peers that sent one packet each and left, a new one is "
       "served: idle faces give way to living peers.", on=(UDP,), exclusive=True, limit=40, tags=("heavy",))
 async def many_peers(t):
@@ -203,12 +206,13 @@ async def many_peers(t):
     for port in range(12_000, 22_000):
         with socket.socket(socket.AF_INET6 if v6 else socket.AF_INET, socket.SOCK_DGRAM) as peer:
             try:
-                # Ports of our own choice: the system would give the same ones again and again.
+                # Ports are chosen here, because the system would assign the same ones again.
                 peer.bind(("::" if v6 else "0.0.0.0", port))
             except OSError:
                 continue
             peer.connect(address)
-            # An idle packet: an Interest would be answered, and the closed port would tell that its owner has left.
+            # An idle packet, because an answer to an Interest would reach a closed port, and the
+            # ICMP error would close the face.
             peer.send(lp(None))
         if port % 50 == 49:
             await asyncio.sleep(0.002)

@@ -1,4 +1,4 @@
-"""NDNLPv2 header fields: which are taken, which ignored, which refuse the packet."""
+"""NDNLPv2 header fields: accepted, ignored, or a reason to drop the packet."""
 
 import asyncio
 
@@ -23,14 +23,14 @@ MARK = tlv_nni(CONGESTION_MARK, 1)
 
 
 def accepted(rows, spec=FORMAT, on=ALL):
-    """LpPackets whose Interest has to arrive."""
-    for id_, says, build in rows:
+    """Registers cases with LpPackets whose Interest must arrive."""
+    for id_, requirement, build in rows:
         async def run(t, build=build):
             inner = interest(t.name("/t"))
             producer, consumer = await t.producer(), await t.face()
             consumer.send(build(inner))
             equal((await producer.interest(t.name("/t"))).net, inner, "Interest bytes")
-        case(id_, spec, says, on=on)(run)
+        case(id_, spec, requirement, on=on)(run)
 
 
 accepted([
@@ -252,7 +252,7 @@ async def token_plain(t):
 async def token_echoed(t):
     producer, consumer = await t.producer(transport=t.transport), await t.face(t.router.local)
     target = t.name("/t")
-    got = await t.ask(consumer, producer, target)
+    got = await t.send_interest(consumer, producer, target)
     packet = data(target, b"x")
     producer.send(lp(packet, token(got.token)) if got.token else lp(packet))
     equal((await consumer.data(target)).net, packet, "Data bytes")
@@ -280,7 +280,7 @@ async def token_not_echoed_prefix(t):
       "A token that points at one pending Interest does not let Data of another name through to it.")
 async def token_foreign(t):
     producer, consumer = await t.producer(), await t.face()
-    got = await t.ask(consumer, producer, t.name("/asked"))
+    got = await t.send_interest(consumer, producer, t.name("/asked"))
     producer.send(lp(data(t.name("/other"), b"x"), token(got.token or b"abcdef")))
     await consumer.none("data")
     producer.send(data(t.name("/asked"), b"x"))
@@ -291,7 +291,7 @@ async def token_foreign(t):
 async def mark_down(t):
     producer, consumer = await t.producer(), await t.face()
     target = t.name("/t")
-    await t.ask(consumer, producer, target)
+    await t.send_interest(consumer, producer, target)
     producer.send(lp(data(target), MARK))
     equal((await consumer.data(target)).lp.get(CONGESTION_MARK), b"\x01", "CongestionMark")
 
@@ -308,7 +308,7 @@ async def mark_up(t):
 async def mark_not_cached(t):
     producer, consumer = await t.producer(), await t.face()
     target = t.name("/t")
-    await t.ask(consumer, producer, target)
+    await t.send_interest(consumer, producer, target)
     producer.send(lp(data(target, fresh=10000), MARK))
     await consumer.data(target)
     consumer.send(interest(target))
@@ -326,7 +326,7 @@ async def mark_none(t):
 async def no_cache(t):
     producer, consumer = await t.producer(transport=t.transport), await t.face(t.router.local)
     target = t.name("/t")
-    await t.ask(consumer, producer, target)
+    await t.send_interest(consumer, producer, target)
     producer.send(lp(data(target, b"1", fresh=10000), NO_CACHE))
     await consumer.data(target)
     await t.exchange(consumer, producer, target, reply=data(target, b"2"))
@@ -336,17 +336,17 @@ async def no_cache(t):
 async def policy_hop(t):
     producer, consumer = await t.producer(), await t.face()
     target = t.name("/t")
-    await t.ask(consumer, producer, target)
+    await t.send_interest(consumer, producer, target)
     producer.send(lp(data(target, b"1"), NO_CACHE))
     expect(CACHE_POLICY not in (await consumer.data(target)).lp, "CachePolicy was sent on")
 
 
-def refused_on_data(id_, spec, says, *headers):
-    @case(id_, spec, says, on=("unix", "udp"))
+def refused_on_data(id_, spec, requirement, *headers):
+    @case(id_, spec, requirement, on=("unix", "udp"))
     async def run(t):
         producer, consumer = await t.producer(transport=t.transport), await t.face(t.router.local)
         target = t.name("/t")
-        await t.ask(consumer, producer, target)
+        await t.send_interest(consumer, producer, target)
         producer.send(lp(data(target, b"bad"), *headers))
         await consumer.none("data")
         producer.send(data(target, b"good"))
@@ -367,7 +367,7 @@ refused_on_data("lp/format/data-unknown-refusing", FORMAT, "Data with an unknown
 async def announced(t):
     producer, consumer = await t.producer(transport=t.transport), await t.face(t.router.local)
     target = t.name("/t")
-    await t.ask(consumer, producer, target)
+    await t.send_interest(consumer, producer, target)
     producer.send(lp(data(target, b"x"), tlv(PREFIX_ANNOUNCEMENT, data(t.name("/pa")))))
     equal((await consumer.data(target)).content, b"x", "content")
 
@@ -396,11 +396,11 @@ async def enable_local_fields(face):
 async def incoming_face(t):
     producer, consumer = await t.producer(transport=t.transport), await t.face(t.router.local)
     await enable_local_fields(producer)
-    who = await t.face_id(consumer)
+    consumer_id = await t.face_id(consumer)
     consumer.send(interest(t.name("/t")))
     got = await producer.interest(t.name("/t"))
     expect(INCOMING_FACE in got.lp, f"headers are {sorted(got.lp)}")
-    equal(int.from_bytes(got.lp[INCOMING_FACE], "big"), who, "IncomingFaceId")
+    equal(int.from_bytes(got.lp[INCOMING_FACE], "big"), consumer_id, "IncomingFaceId")
 
 
 @case("lp/incoming-face/on-data", INCOMING, "With local fields on, Data names the face it came from.", on=STREAM)
@@ -424,7 +424,7 @@ async def incoming_face_cache(t):
     equal(got.lp.get(INCOMING_FACE), b"\xfe", "IncomingFaceId")
 
 
-@case("lp/incoming-face/off-by-default", INCOMING, "Without being asked, the router sends no IncomingFaceId.", on=ALL)
+@case("lp/incoming-face/off-by-default", INCOMING, "By default the router sends no IncomingFaceId.", on=ALL)
 async def incoming_face_off(t):
     producer, consumer = await t.producer(), await t.face()
     got = await t.exchange(consumer, producer, t.name("/t"))

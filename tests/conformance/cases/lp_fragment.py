@@ -86,11 +86,11 @@ async def interleaved(t):
 
 @case("lp/reassembly/two-peers", SPEC, "The same Sequence from two peers belongs to two packets.", on=(UDP,))
 async def two_peers(t):
-    producer, one, other = await t.producer(), await t.face(), await t.face()
+    producer, first_sender, second_sender = await t.producer(), await t.face(), await t.face()
     a, b = big(t.name("/a")), big(t.name("/b"))
     for x, y in zip(pieces(a, 3, 100), pieces(b, 3, 100)):
-        one.send(x)
-        other.send(y)
+        first_sender.send(x)
+        second_sender.send(y)
     got = {(await producer.interest(prefix=t.prefix)).net, (await producer.interest(prefix=t.prefix)).net}
     expect(got == {a, b}, "the two packets did not come out as they went in")
 
@@ -111,14 +111,14 @@ async def headers(t):
 async def fragmented_data(t):
     producer, consumer = await t.producer(transport=UDP), await t.face(t.router.local)
     target = t.name("/t")
-    await t.ask(consumer, producer, target)
+    await t.send_interest(consumer, producer, target)
     packet = data(target, bytes(5000))
     producer.send(*pieces(packet, 5, 77))
     equal((await consumer.data(target)).net, packet, "reassembled bytes")
 
 
-def broken(id_, says, make):
-    @case("lp/reassembly/" + id_, SPEC, says, on=(UDP,))
+def broken(id_, requirement, make):
+    @case("lp/reassembly/" + id_, SPEC, requirement, on=(UDP,))
     async def run(t):
         producer, consumer = await t.producer(), await t.face()
         consumer.send(*make(big(t.name("/t"))))
@@ -201,13 +201,13 @@ async def fragments_out(t):
     expect(max(got.sizes) <= 1400, f"a fragment of {max(got.sizes)} bytes")
     equal(got.token, b"tokens", "PIT token")
     small = data(t.name("/small"), bytes(100))
-    await t.ask(consumer, producer, t.name("/small"))
+    await t.send_interest(consumer, producer, t.name("/small"))
     producer.send(small)
     equal((await consumer.data(t.name("/small"))).pieces, 1, "pieces of a small packet")
 
 
 @case("lp/fragmentation/not-on-udp-by-default", SPEC,
-      "An 8000-byte Data goes out over UDP in one datagram unless told otherwise: three client libraries cannot "
+      "An 8000-byte Data goes out over UDP in one datagram by default: three client libraries cannot "
       "reassemble.", on=(UDP,), tags=("clients",))
 async def udp_whole(t):
     producer, consumer = await t.producer(), await t.face()

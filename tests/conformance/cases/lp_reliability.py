@@ -1,4 +1,5 @@
-"""Link layer reliability: off by default, switched on per face; skipped where a router does not offer it."""
+"""Link layer reliability: off by default, switched on per face; skipped where a router does not
+offer it."""
 
 import asyncio
 
@@ -12,7 +13,7 @@ RELIABLE = 2
 
 
 async def reliable_face(t):
-    """A UDP face with reliability on at the router's end."""
+    """Returns a UDP face with reliability enabled at the router's end."""
     face = await t.face()
     a = await mgmt.command(await t.manager(), "faces", "update", face_id=await t.face_id(face), flags=RELIABLE,
                            mask=RELIABLE)
@@ -26,7 +27,7 @@ def sequence(n):
 
 
 async def ack_for(face, wanted, within=1.0):
-    """Wait for an Ack, alone or on another packet."""
+    """Waits for an Ack, alone or on another packet."""
     end = asyncio.get_running_loop().time() + within
     while asyncio.get_running_loop().time() < end:
         if any(wanted in p.acks for p in face.inbox):

@@ -1,4 +1,4 @@
-"""What programs of others rely on in a router's answers, beyond what the protocol's pages say."""
+"""Properties of a router's answers that other programs need, beyond the protocol's pages."""
 
 import asyncio
 
@@ -78,7 +78,7 @@ async def null_face(t):
     consumer.send(interest(t.name("/a"), lifetime=500))
     await t.quiet()
     equal([p.kind for p in consumer.inbox], [], "what came back")
-    # Other routes go on as before, also below.
+    # Other routes are unaffected, also longer ones.
     producer = await t.producer(t.name("/below"))
     await t.exchange(consumer, producer, t.name("/below/x"))
     a = await command(manager, "faces", "destroy", face_id=NULL_FACE)
@@ -117,15 +117,15 @@ for slug, prefix in (("localhost", "/localhost"), ("localhost-nfd", "/localhost/
         expect(len(got.name) > 2, "Data of a longer name")
 
 
-@case("mgmt/dataset/version-kept", MGMT + "StatusDataset", "A version is kept for clients that ask once more after seconds, as "
+@case("mgmt/dataset/version-kept", MGMT + "StatusDataset", "A version is kept for clients that repeat a request after seconds, as "
       "with a segment that was lost.", tags=("nfd",), limit=30.0)
 async def version_kept(t):
     face = await t.face()
     first = (await dataset_packets(face, "faces/list"))[0]
     await asyncio.sleep(4.5)
     face.send(interest(first.name))
-    again = await face.data(first.name, what="the same segment after 4.5 s")
-    equal(again.content, first.content, "content")
+    repeated = await face.data(first.name, what="the same segment after 4.5 s")
+    equal(repeated.content, first.content, "content")
 
 
 def announcement(prefix, *, content=None, tail=None):

@@ -31,10 +31,11 @@ def each_set(what):
         expect(mgmt.final_block(packets[0]) is not None, "no FinalBlockId in the first segment")
         equal(mgmt.final_block(packets[-1]), packets[-1].name[-1], "FinalBlockId of the last segment")
 
-    # Alone: elsewhere one Data may answer both the longer and the shorter name if both are pending.
-    @case(f"mgmt/dataset/{slug}-with-digest", SET, f"{what} asked by a signed Interest (parameters digest at the end, "
-          "as one command line tool does) answers under that longer name, and that answer does not serve the next who "
-          "asks by the plain name.", tags=("clients",), exclusive=True)
+    # Runs alone: otherwise one Data may answer both the longer and the shorter name if both are
+    # pending.
+    @case(f"mgmt/dataset/{slug}-with-digest", SET, f"{what} requested by a signed Interest (parameters digest at the end, "
+          "as one command line tool does) answers under that longer name, and that answer does not serve the next "
+          "request for the plain name.", tags=("clients",), exclusive=True)
     async def run_digest(t):
         face = await t.face()
         packet, full = signed_v3(LOCAL + name("/" + what), cbp=True, mbf=True)
@@ -140,8 +141,8 @@ async def channels(t):
             expect(schemes & wanted, f"no {transport} listener among {uris}")
 
 
-def query(id_, says, build):
-    @case(f"mgmt/dataset/query-{id_}", MGMT + "FaceMgmt: query", says, on=STREAM)
+def query(id_, requirement, build):
+    @case(f"mgmt/dataset/query-{id_}", MGMT + "FaceMgmt: query", requirement, on=STREAM)
     async def run(t):
         face = await t.face()
         mine = await t.face_id(face)
@@ -241,12 +242,12 @@ def read_event(p):
       "A pending request for events is answered by the next one; sequence number + 1 brings the one after it.",
       exclusive=True)
 async def events(t):
-    watcher, other = await t.face(), await t.face()
+    watcher, new_face = await t.face(), await t.face()
     prefix = LOCAL + name("/faces/events")
     await t.quiet(0.3)      # faces of earlier cases may still be going
     watcher.send(interest(prefix, cbp=True, mbf=True, lifetime=8000))
     await t.quiet(0.1)
-    a = await ok(other, "faces", "create", uri="udp4://127.0.0.1:9")
+    a = await ok(new_face, "faces", "create", uri="udp4://127.0.0.1:9")
     target, seen = a.body["face_id"], []
     p = await watcher.get("data", prefix=prefix)
     destroyed = False
@@ -263,25 +264,25 @@ async def events(t):
         following = prefix + [comp(mgmt.nni(read_nni(value) + 1), 58)]
         watcher.send(interest(following, lifetime=8000))
         if seen and not destroyed:
-            await ok(other, "faces", "destroy", face_id=target)
+            await ok(new_face, "faces", "destroy", face_id=target)
             destroyed = True
         p = await watcher.data(following)
     expect(seen[:1] == [1] and seen[-1:] == [2], f"kinds of event seen for our face: {seen}")
 
 
-@case("mgmt/events/burst-is-kept", EVENTS, "In a burst of fifty events, none is lost to somebody who follows the "
+@case("mgmt/events/burst-is-kept", EVENTS, "In a burst of fifty events, none is lost to a client that follows the "
       "sequence numbers.", exclusive=True, tags=("clients",))
 async def burst(t):
-    watcher, other = await t.face(), await t.face()
+    watcher, new_face = await t.face(), await t.face()
     prefix = LOCAL + name("/faces/events")
     await t.quiet(0.3)
     watcher.send(interest(prefix, cbp=True, mbf=True, lifetime=8000))
     await t.quiet(0.1)
     ids = set()
     for i in range(25):
-        ids.add((await ok(other, "faces", "create", uri=f"udp4://127.0.0.1:{20000 + i}")).body["face_id"])
+        ids.add((await ok(new_face, "faces", "create", uri=f"udp4://127.0.0.1:{20000 + i}")).body["face_id"])
     for i in ids:
-        await ok(other, "faces", "destroy", face_id=i)
+        await ok(new_face, "faces", "destroy", face_id=i)
     seen, p = set(), await watcher.get("data", prefix=prefix)
     for _ in range(120):
         kind, face_id, _uri = read_event(p)
@@ -303,17 +304,17 @@ async def name_type(t):
         equal(read_all(v)[0][0], NAME, "first element of a FibEntry")
 
 
-@case("mgmt/dataset/two-names-at-once", SET, "Asked by the plain name and by the longer one with a parameters digest at the same time, each "
+@case("mgmt/dataset/two-names-at-once", SET, "Requested by the plain name and by the longer one with a parameters digest at the same time, each "
       "gets the answer to its own.", tags=("differs",), on=STREAM, exclusive=True)
 async def two_names(t):
     plain = LOCAL + name("/faces/list")
-    one, other = await t.face(), await t.face()
+    first_face, second_face = await t.face(), await t.face()
     for _ in range(5):
         packet, full = signed_v3(plain, cbp=True, mbf=True)
-        one.send(packet)
-        other.send(interest(plain, cbp=True, mbf=True))
-        longer = await one.get("data", prefix=full, what="the answer to the longer name")
-        shorter = await other.get("data", prefix=plain, what="the answer to the plain name")
+        first_face.send(packet)
+        second_face.send(interest(plain, cbp=True, mbf=True))
+        longer = await first_face.get("data", prefix=full, what="the answer to the longer name")
+        shorter = await second_face.get("data", prefix=plain, what="the answer to the plain name")
         equal((len(longer.name), len(shorter.name)), (len(full) + 2, len(plain) + 2), "components of the answers")
 
 

@@ -1,4 +1,4 @@
-"""The verbs of faces: what is answered 200 is in effect when the answer arrives."""
+"""The verbs of faces: a command answered 200 is in effect when the answer arrives."""
 
 import asyncio
 import socket
@@ -90,8 +90,8 @@ async def create_mtu(t):
     equal((status.get("mtu"), status["persistency"]), (1300, 2), "Mtu and persistency")
 
 
-def create_refused(id_, says, codes, **fields):
-    @case(f"mgmt/faces/create-{id_}", FACES + "create", says)
+def create_refused(id_, requirement, codes, **fields):
+    @case(f"mgmt/faces/create-{id_}", FACES + "create", requirement)
     async def run(t):
         manager = await t.manager()
         a = await command(manager, "faces", "create", **fields)
@@ -101,7 +101,7 @@ def create_refused(id_, says, codes, **fields):
 
 
 create_refused("garbage-uri", "A Uri that is none: 400.", (400,), uri="hello")
-create_refused("unknown-scheme", "A scheme nobody knows: 406 (or 400).", (400, 406), uri="carrier-pigeon://loft")
+create_refused("unknown-scheme", "An unknown scheme: 406 (or 400).", (400, 406), uri="carrier-pigeon://loft")
 create_refused("host-name", "A Uri that is not canonical: 400.", (400,), uri="udp4://router.example:6363")
 create_refused("on-demand", "On-demand faces are not made by command: 406.", (406,), uri="udp4://127.0.0.1:19003",
                persistency=1)
@@ -128,7 +128,7 @@ async def destroy(t):
     await ok(manager, "faces", "destroy", face_id=0xFFFFFF1)
 
 
-@case("mgmt/faces/update-self", FACES + "update", "Without FaceId, faces/update changes the asking face.", on=STREAM)
+@case("mgmt/faces/update-self", FACES + "update", "Without FaceId, faces/update changes the face of the request.", on=STREAM)
 async def update_self(t):
     face = await t.face()
     mine = await t.face_id(face)

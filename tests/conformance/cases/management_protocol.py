@@ -1,4 +1,4 @@
-"""Commands and answers as such: formats, signatures, refusals, scope."""
+"""Commands and answers in general: formats, signatures, refusals, scope."""
 
 import os
 import time
@@ -18,7 +18,7 @@ LEGACY = MGMT + "ControlCommand: command Interest of packet format 0.2"
 
 
 async def routed(t, prefix, face):
-    """True if an Interest from elsewhere reaches `face`."""
+    """Returns whether an Interest from another face reaches `face`."""
     consumer = await t.face(t.router.local)
     target = prefix + name("/probe") + [comp(os.urandom(4))]
     consumer.send(interest(target, lifetime=500))
@@ -55,7 +55,7 @@ async def v2_rsa(t):
     equal(mgmt.read_answer(await face.data(full)).code, 200, "StatusCode")
 
 
-@case("mgmt/command/v3-ecdsa-key", SIGNED, "A command signed by a key the router does not know is carried out from a "
+@case("mgmt/command/v3-ecdsa-key", SIGNED, "A command signed by a key unknown to the router is carried out from a "
       "local face.", on=STREAM, tags=("clients",))
 async def v3_key(t):
     face = await t.face()
@@ -134,7 +134,7 @@ async def again(t):
 
 
 async def not_carried_out(t, build, codes=(400, 403)):
-    """The registration `build(base)` has no effect; if it is answered, then with one of `codes`."""
+    """Checks that the registration `build(base)` has no effect; an answer must have one of `codes`."""
     face = await t.face()
     base = LOCAL + name("/rib/register") + [comp(parameters(name=t.prefix))]
     packet = build(base)
@@ -184,8 +184,8 @@ async def bad_encoding(t):
     await ok(face, "rib", "register", name=t.prefix)
 
 
-def missing(id_, module, verb, says, **fields):
-    @case(f"mgmt/refused/{id_}", COMMAND, says)
+def missing(id_, module, verb, requirement, **fields):
+    @case(f"mgmt/refused/{id_}", COMMAND, requirement)
     async def run(t):
         a = await command(await t.face(), module, verb, **fields)
         equal(a.code, 400, f"StatusCode ({a.text})")

@@ -1,4 +1,4 @@
-"""The verbs of fib and rib: what is answered 200 is in effect when the answer arrives."""
+"""The verbs of fib and rib: a command answered 200 is in effect when the answer arrives."""
 
 import asyncio
 
@@ -50,7 +50,7 @@ async def fib_414(t):
     equal(a.code, 414, f"StatusCode ({a.text})")
 
 
-@case("mgmt/rib/defaults", RIB + "register", "FaceId defaults to the asking face, Origin 0, Cost 0, Flags 1.",
+@case("mgmt/rib/defaults", RIB + "register", "FaceId defaults to the face of the request, Origin 0, Cost 0, Flags 1.",
       on=STREAM)
 async def rib_defaults(t):
     face = await t.face()
@@ -105,7 +105,7 @@ async def origins(t):
 
 
 @case("mgmt/rib/child-inherit", RIB + "register: CHILD_INHERIT", "A longer prefix inherits the shorter one's next hop "
-      "if that route says so.")
+      "if that route has the flag.")
 async def child_inherit(t):
     parent = await t.producer(t.name("/p"), cost=5, flags=1)
     child = await t.producer(t.name("/p/c"), cost=9, flags=1)

@@ -1,4 +1,5 @@
-"""The verbs of strategy-choice and cs: what is answered 200 is in effect when the answer arrives."""
+"""The verbs of strategy-choice and cs: a command answered 200 is in effect when the answer
+arrives."""
 
 from kit import management as mgmt
 from kit.case import MGMT, case, equal, expect
@@ -27,7 +28,7 @@ async def strategy_set(t):
         return chosen and chosen[:-1] == mgmt.MULTICAST
     await t.until(listed, what="the choice in strategy-choice/list")
     await ok(manager, "strategy-choice", "unset", name=t.prefix)
-    await t.ask(consumer, a, t.name("/2"))
+    await t.send_interest(consumer, a, t.name("/2"))
     await b.none("interest", t.name("/2"))
     await ok(manager, "strategy-choice", "unset", name=t.prefix)
 
@@ -61,7 +62,7 @@ async def strategy_with_parameters(t):
 
 
 def chosen(t, manager, wanted):
-    """Waits until strategy-choice/list says that this test's prefix has this strategy."""
+    """Waits until strategy-choice/list has this strategy for the test's prefix."""
     async def listed():
         return mgmt.strategies(await dataset(manager, "strategy-choice/list")).get(joined(t.prefix)) == wanted
     return t.until(listed, what="the choice in strategy-choice/list")
@@ -99,7 +100,7 @@ def strategy_cases(names, tags):
                 expect(good.split("~")[0] in a.text, f"{a.text!r} does not name the parameter")
             a = await command(manager, "strategy-choice", "set", name=t.prefix, strategy=instance + [comp("no-such~1")])
             equal(a.code, 409, f"StatusCode ({a.text})")
-            expect(a.text, "a refusal says why")
+            expect(a.text, "a refusal has a reason")
 
 
 RETX = ("retx-suppression-initial~50", "retx-suppression-initial~x")
@@ -178,7 +179,7 @@ async def cs_mask(t):
     expect(a.code in (400, 409), f"answered {a.code} {a.text}")
 
 
-@case("mgmt/cs/erase", CS + "erase", "Erased Data is fetched anew; the answer says how many went.")
+@case("mgmt/cs/erase", CS + "erase", "Erased Data is fetched anew; the answer has the number of erased entries.")
 async def erase(t):
     producer, consumer, manager = await t.producer(), await t.face(), await t.manager()
     for i in range(5):
@@ -202,8 +203,8 @@ async def erase_count(t):
         expect("capacity" not in a.body, "Capacity although the command was within the limit")
 
 
-@case("mgmt/cs/erase-many", CS + "erase", "A router that erases less than there is, for its own limit's sake, says so "
-      "by Capacity; asking again erases the rest.")
+@case("mgmt/cs/erase-many", CS + "erase", "A router that erases less than there is, for its own limit's sake, reports that "
+      "by Capacity; a second command erases the rest.")
 async def erase_many(t):
     producer, consumer, manager = await t.producer(), await t.face(), await t.manager()
     for i in range(300):

@@ -21,7 +21,7 @@ SCOPE = PIPE + "Namespace-based Scope Control"
 async def duplicate(t):
     producer, a, b = await t.producer(), await t.face(t.router.local), await t.face()
     n = nonce()
-    await t.ask(a, producer, t.name("/a"), nonce_=n)
+    await t.send_interest(a, producer, t.name("/a"), nonce_=n)
     b.send(interest(t.name("/a"), nonce_=n))
     got = await b.nack(t.name("/a"))
     equal((got.reason, got.nonce), (REASON_DUPLICATE, n), "reason and nonce")
@@ -35,14 +35,14 @@ async def duplicate(t):
 async def other_name(t):
     producer, a, b = await t.producer(), await t.face(), await t.face()
     n = nonce()
-    await t.ask(a, producer, t.name("/a"), nonce_=n)
-    await t.ask(b, producer, t.name("/b"), nonce_=n)
+    await t.send_interest(a, producer, t.name("/a"), nonce_=n)
+    await t.send_interest(b, producer, t.name("/b"), nonce_=n)
 
 
 @case("loop/back-from-upstream", LOOP, "An Interest that comes back from where it was sent is a loop.", on=ALL)
 async def comes_back(t):
     producer, consumer = await t.producer(transport=t.transport), await t.face(t.router.local)
-    got = await t.ask(consumer, producer, t.name("/a"))
+    got = await t.send_interest(consumer, producer, t.name("/a"))
     producer.send(got.net)
     equal((await producer.nack(t.name("/a"))).reason, REASON_DUPLICATE, "reason")
     producer.send(data(t.name("/a")))
@@ -67,12 +67,12 @@ async def same_face(t):
 async def dead_timeout(t):
     producer, a, b = await t.producer(), await t.face(), await t.face()
     n = nonce()
-    await t.ask(a, producer, t.name("/a"), nonce_=n, lifetime=100)
+    await t.send_interest(a, producer, t.name("/a"), nonce_=n, lifetime=100)
     await t.quiet(0.4)
     b.send(interest(t.name("/a"), nonce_=n))
     await producer.none("interest", t.name("/a"))
     equal((await b.nack(t.name("/a"))).reason, REASON_DUPLICATE, "reason")
-    await t.ask(b, producer, t.name("/a"))
+    await t.send_interest(b, producer, t.name("/a"))
 
 
 @case("loop/dead-nonce-after-fresh-answer", DEAD,
@@ -97,18 +97,18 @@ async def suppressed(t):
 @case("retransmission/forwarded", RETX, "A retransmission with a new nonce after the interval is sent on.", on=ALL)
 async def retransmitted(t):
     producer, consumer = await t.producer(), await t.face()
-    first = await t.ask(consumer, producer, t.name("/a"))
+    first = await t.send_interest(consumer, producer, t.name("/a"))
     await t.quiet(0.3)
-    second = await t.ask(consumer, producer, t.name("/a"))
+    second = await t.send_interest(consumer, producer, t.name("/a"))
     expect(first.nonce != second.nonce, "the retransmission's nonce was not passed on")
 
 
 @case("retransmission/by-another-consumer", RETX, "A second consumer's Interest counts as a retransmission too.")
 async def by_another(t):
     producer, a, b = await t.producer(), await t.face(), await t.face()
-    await t.ask(a, producer, t.name("/a"))
+    await t.send_interest(a, producer, t.name("/a"))
     await t.quiet(0.3)
-    await t.ask(b, producer, t.name("/a"))
+    await t.send_interest(b, producer, t.name("/a"))
     producer.send(data(t.name("/a")))
     await a.data(t.name("/a"))
     await b.data(t.name("/a"))
@@ -118,9 +118,9 @@ async def by_another(t):
       "A retransmission starts the lifetime anew.")
 async def extends(t):
     producer, consumer = await t.producer(), await t.face()
-    await t.ask(consumer, producer, t.name("/a"), lifetime=600)
+    await t.send_interest(consumer, producer, t.name("/a"), lifetime=600)
     await t.quiet(0.4)
-    await t.ask(consumer, producer, t.name("/a"), lifetime=1500)
+    await t.send_interest(consumer, producer, t.name("/a"), lifetime=1500)
     await t.quiet(0.6)
     producer.send(data(t.name("/a")))
     await consumer.data(t.name("/a"))
@@ -145,7 +145,7 @@ async def no_route_hop(t):
 
 
 @case("nack/asker-is-only-next-hop", BEST, "An Interest is not sent back where it came from: Nack NoRoute.", on=STREAM)
-async def only_asker(t):
+async def only_consumer(t):
     face = await t.producer(transport=t.transport)
     face.send(interest(t.name("/a")))
     equal((await face.nack(t.name("/a"))).reason, REASON_NO_ROUTE, "reason")
@@ -156,7 +156,7 @@ def passes_on(reason, word):
     @case(f"nack/passed-on-{word}", IN_NACK, f"A Nack {word} from the only upstream goes to the consumer.", on=ALL)
     async def run(t):
         producer, consumer = await t.producer(transport=t.transport), await t.face(t.router.local)
-        got = await t.ask(consumer, producer, t.name("/a"))
+        got = await t.send_interest(consumer, producer, t.name("/a"))
         producer.send(nack(got.net, reason))
         back = await consumer.nack(t.name("/a"))
         equal((back.reason, back.nonce), (reason, got.nonce), "reason and nonce")
@@ -171,7 +171,7 @@ for value, text in ((REASON_CONGESTION, "congestion"), (REASON_DUPLICATE, "dupli
 @case("nack/without-reason", IN_NACK, "A Nack without NackReason is one, with reason None.")
 async def reasonless(t):
     producer, consumer = await t.producer(), await t.face()
-    got = await t.ask(consumer, producer, t.name("/a"))
+    got = await t.send_interest(consumer, producer, t.name("/a"))
     producer.send(nack(got.net, None))
     await consumer.nack(t.name("/a"))
 
@@ -180,7 +180,7 @@ async def reasonless(t):
       "without it for an Interest.", tags=("clients",))
 async def always_reason(t):
     producer, consumer = await t.producer(), await t.face()
-    got = await t.ask(consumer, producer, t.name("/a"))
+    got = await t.send_interest(consumer, producer, t.name("/a"))
     producer.send(nack(got.net, None))
     back = await consumer.nack(t.name("/a"))
     expect(back.reason is not None, f"Nack header {back.lp[NACK].hex()} has no NackReason")
@@ -193,17 +193,17 @@ async def every_downstream(t):
     a.send(interest(t.name("/a"), nonce_=mine))
     b.send(interest(t.name("/a"), nonce_=yours))
     await t.quiet(0.1)
-    # Should the second have been sent on as a retransmission, its nonce is the one that counts.
+    # If the second was sent as a retransmission, its nonce is the current one.
     producer.send(nack(producer.inbox[-1].net, REASON_CONGESTION))
     equal((await a.nack(t.name("/a"))).nonce, mine, "first nonce")
     equal((await b.nack(t.name("/a"))).nonce, yours, "second nonce")
 
 
-def ignored_nack(id_, says, build):
-    @case(id_, IN_NACK, says)
+def ignored_nack(id_, requirement, build):
+    @case(id_, IN_NACK, requirement)
     async def run(t):
         producer, other, consumer = await t.producer(), await t.face(), await t.face()
-        got = await t.ask(consumer, producer, t.name("/a"))
+        got = await t.send_interest(consumer, producer, t.name("/a"))
         await build(t, got, producer, other)
         await consumer.none("nack")
         producer.send(data(t.name("/a")))
@@ -223,16 +223,16 @@ async def _wrong_name(t, got, producer, other):
 
 
 ignored_nack("nack/wrong-nonce", "A Nack whose nonce is not the one last sent is ignored.", _wrong_nonce)
-ignored_nack("nack/wrong-face", "A Nack from a face that was not asked is ignored.", _wrong_face)
+ignored_nack("nack/wrong-face", "A Nack from a face to which no Interest was sent is ignored.", _wrong_face)
 ignored_nack("nack/wrong-name", "A Nack for an Interest that is not pending is ignored.", _wrong_name)
 
 
 @case("nack/least-severe-of-two", IN_NACK,
-      "With two upstreams asked, the consumer hears once both have refused, and the least severe reason.")
+      "With two upstreams, the consumer gets a Nack once both have sent one, with the least severe reason.")
 async def two_upstreams(t):
     near, far = await t.producer(cost=1), await t.producer(cost=2)
     consumer = await t.face()
-    first = await t.ask(consumer, near, t.name("/a"))
+    first = await t.send_interest(consumer, near, t.name("/a"))
     await t.quiet(0.3)
     consumer.send(interest(t.name("/a")))
     second = await far.interest(t.name("/a"))
@@ -253,9 +253,9 @@ async def cheapest(t):
 @case("best-route/retransmission-tries-another", BEST, "A retransmission goes to a next hop not tried yet.")
 async def tries_another(t):
     near, far, consumer = await t.producer(cost=10), await t.producer(cost=20), await t.face()
-    await t.ask(consumer, near, t.name("/a"))
+    await t.send_interest(consumer, near, t.name("/a"))
     await t.quiet(0.3)
-    await t.ask(consumer, far, t.name("/a"))
+    await t.send_interest(consumer, far, t.name("/a"))
     far.send(data(t.name("/a")))
     await consumer.data(t.name("/a"))
 
@@ -263,9 +263,9 @@ async def tries_another(t):
 @case("best-route/cost-changes", BEST, "When a route's cost changes, the next Interest follows.")
 async def cost_changes(t):
     a, b, consumer = await t.producer(cost=10), await t.producer(cost=20), await t.face()
-    await t.ask(consumer, a, t.name("/1"))
+    await t.send_interest(consumer, a, t.name("/1"))
     await t.route(b, cost=5)
-    await t.ask(consumer, b, t.name("/2"))
+    await t.send_interest(consumer, b, t.name("/2"))
 
 
 @case("fib/longest-prefix", PIPE + "Forwarding Information Base", "The longest matching prefix decides.")
@@ -273,10 +273,10 @@ async def longest(t):
     # Flags 0: with CHILD_INHERIT the shorter route would be a next hop of the longer one too.
     short = await t.producer(t.name("/p"), flags=0)
     long_, consumer = await t.producer(t.name("/p/q/r"), cost=99, flags=0), await t.face()
-    await t.ask(consumer, long_, t.name("/p/q/r/x"))
-    await t.ask(consumer, long_, t.name("/p/q/r"))
-    await t.ask(consumer, short, t.name("/p/q/x"))
-    await t.ask(consumer, short, t.name("/p"))
+    await t.send_interest(consumer, long_, t.name("/p/q/r/x"))
+    await t.send_interest(consumer, long_, t.name("/p/q/r"))
+    await t.send_interest(consumer, short, t.name("/p/q/x"))
+    await t.send_interest(consumer, short, t.name("/p"))
 
 
 @case("fib/forty-components", PIPE + "Forwarding Information Base", "Routes differ in depth; each finds its own.")
@@ -285,13 +285,13 @@ async def depths(t):
     for depth in (1, 5, 9, 17, 25):
         producers.append((depth, await t.producer(t.name("/d" * depth), flags=0)))
     for depth, p in producers:
-        await t.ask(consumer, p, t.name("/d" * depth + "/leaf"))
+        await t.send_interest(consumer, p, t.name("/d" * depth + "/leaf"))
 
 
 @case("face/routes-go-with-it", PIPE + "Face: Face Table", "When a face closes, its routes are gone.", on=STREAM)
 async def routes_go(t):
     producer, consumer = await t.producer(transport=t.transport), await t.face()
-    await t.ask(consumer, producer, t.name("/1"))
+    await t.send_interest(consumer, producer, t.name("/1"))
     producer.close()
 
     async def refused():
@@ -309,7 +309,7 @@ async def routes_go(t):
       "A consumer that leaves does not take the others' pending Interest with it.", on=STREAM)
 async def consumer_leaves(t):
     producer, a, b = await t.producer(), await t.face(), await t.face()
-    await t.ask(a, producer, t.name("/a"))
+    await t.send_interest(a, producer, t.name("/a"))
     b.send(interest(t.name("/a")))
     await t.quiet(0.1)
     a.close()
@@ -348,7 +348,7 @@ async def multicast_nack(t):
     consumer.send(interest(t.name("/none")))
     await consumer.none("nack")
     producer = await t.producer()
-    got = await t.ask(consumer, producer, t.name("/a"))
+    got = await t.send_interest(consumer, producer, t.name("/a"))
     producer.send(nack(got.net, REASON_NO_ROUTE))
     await consumer.none("nack")
 
@@ -358,7 +358,7 @@ async def multicast_new(t):
     await t.set_strategy(t.prefix, mgmt.MULTICAST)
     consumer = await t.face()
     first = await t.producer(cost=1)
-    await t.ask(consumer, first, t.name("/a"))
+    await t.send_interest(consumer, first, t.name("/a"))
     late = await t.producer(cost=2)
     await late.interest(t.name("/a"))
     late.send(data(t.name("/a")))
@@ -370,9 +370,9 @@ async def strategy_prefix(t):
     await t.set_strategy(t.name("/m"), mgmt.MULTICAST)
     await t.set_strategy(t.name("/m/b"), mgmt.BEST_ROUTE)
     a, b, consumer = await t.producer(cost=1), await t.producer(cost=2), await t.face()
-    await t.ask(consumer, a, t.name("/m/x"))
+    await t.send_interest(consumer, a, t.name("/m/x"))
     await b.interest(t.name("/m/x"))
-    await t.ask(consumer, a, t.name("/m/b/x"))
+    await t.send_interest(consumer, a, t.name("/m/b/x"))
     await b.none("interest", t.name("/m/b/x"))
 
 
@@ -396,7 +396,7 @@ async def localhost_out(t):
     await t.route(producer, prefix)
     consumer.send(interest(prefix + name("/a")))
     await producer.none("interest", prefix + name("/a"))
-    await t.ask(consumer, producer, t.name("/a"))
+    await t.send_interest(consumer, producer, t.name("/a"))
 
 
 @case("scope/localhost-data-from-network", SCOPE, "Data under /localhost from a non-local face is dropped.", on=(UDP,))
@@ -441,7 +441,7 @@ async def localhop_twice(t):
     await t.route(producer, prefix)
     consumer.send(interest(prefix))
     await producer.none("interest", prefix)
-    await t.ask(consumer, producer, t.name("/control"))
+    await t.send_interest(consumer, producer, t.name("/control"))
 
 
 @case("scope/localhop-to-application", SCOPE, "An Interest under /localhop from a non-local face reaches a local one.",
@@ -458,7 +458,7 @@ async def localhop_in(t):
 @case("nack/reason-unknown", IN_NACK, "An unknown NackReason is treated as None and the Nack is passed on.")
 async def reason_unknown(t):
     producer, consumer = await t.producer(), await t.face()
-    got = await t.ask(consumer, producer, t.name("/a"))
+    got = await t.send_interest(consumer, producer, t.name("/a"))
     producer.send(nack(got.net, 77))
     back = await consumer.nack(t.name("/a"))
     expect(back.reason != REASON_NO_ROUTE, "an unknown reason became NoRoute")

@@ -1,4 +1,5 @@
-"""Which Data answers which Interest: prefixes, digests, freshness, aggregation, the content store."""
+"""Which Data answers which Interest: prefixes, digests, freshness, aggregation, the content
+store."""
 
 from kit.case import ALL, PIPE, PKT, case, equal, expect
 from kit.packets import data, interest
@@ -19,11 +20,11 @@ async def exact(t):
     await t.exchange(consumer, producer, t.name("/a/b"))
 
 
-def no_match(id_, says, asked, given, on=("unix",), cbp=False):
-    @case(id_, NAME if not cbp else PREFIX, says, on=on)
+def no_match(id_, requirement, asked, given, on=("unix",), cbp=False):
+    @case(id_, NAME if not cbp else PREFIX, requirement, on=on)
     async def run(t):
         producer, consumer = await t.producer(), await t.face()
-        await t.ask(consumer, producer, t.name(asked), cbp=cbp)
+        await t.send_interest(consumer, producer, t.name(asked), cbp=cbp)
         producer.send(data(t.name(given), b"no"))
         await consumer.none("data")
         producer.send(data(t.name(asked), b"yes"))
@@ -41,7 +42,7 @@ no_match("match/case", "Names are bytes: upper and lower case differ.", "/Abc", 
 @case("match/prefix", PREFIX, "Longer Data answers an Interest with CanBePrefix.", on=ALL)
 async def prefix(t):
     producer, consumer = await t.producer(), await t.face()
-    await t.ask(consumer, producer, t.name("/a"), cbp=True)
+    await t.send_interest(consumer, producer, t.name("/a"), cbp=True)
     packet = data(t.name("/a/b/c"), b"x")
     producer.send(packet)
     equal((await consumer.data(t.name("/a/b/c"))).net, packet, "Data bytes")
@@ -56,7 +57,7 @@ async def prefix_exact(t):
 @case("match/prefix-40-deep", PREFIX, "Data forty components longer answers an Interest with CanBePrefix.")
 async def prefix_deep(t):
     producer, consumer = await t.producer(), await t.face()
-    await t.ask(consumer, producer, t.name("/a"), cbp=True)
+    await t.send_interest(consumer, producer, t.name("/a"), cbp=True)
     full = t.name("/a") + [comp(bytes([i])) for i in range(40)]
     producer.send(data(full))
     await consumer.data(full)
@@ -73,7 +74,7 @@ async def digest(t):
     producer, consumer = await t.producer(), await t.face()
     packet = data(t.name("/a"), b"right")
     full = t.name("/a") + [comp(sha256(packet), 1)]
-    await t.ask(consumer, producer, full)
+    await t.send_interest(consumer, producer, full)
     producer.send(packet)
     equal((await consumer.data(t.name("/a"))).net, packet, "Data bytes")
 
@@ -82,7 +83,7 @@ async def digest(t):
 async def digest_wrong(t):
     producer, consumer = await t.producer(), await t.face()
     packet = data(t.name("/a"), b"right")
-    await t.ask(consumer, producer, t.name("/a") + [comp(sha256(packet), 1)])
+    await t.send_interest(consumer, producer, t.name("/a") + [comp(sha256(packet), 1)])
     producer.send(data(t.name("/a"), b"wrong"))
     await consumer.none("data")
     producer.send(packet)
@@ -96,7 +97,7 @@ async def digest_cached(t):
     await t.exchange(consumer, producer, t.name("/a"), reply=packet)
     consumer.send(interest(t.name("/a") + [comp(sha256(packet), 1)]))
     equal((await consumer.data()).net, packet, "Data bytes")
-    await t.ask(consumer, producer, t.name("/a") + [comp(bytes(32), 1)])
+    await t.send_interest(consumer, producer, t.name("/a") + [comp(bytes(32), 1)])
 
 
 @case("match/digest-is-not-a-name-component", DIGEST,
@@ -104,7 +105,7 @@ async def digest_cached(t):
 async def digest_generic(t):
     producer, consumer = await t.producer(), await t.face()
     packet = data(t.name("/a"), b"x")
-    await t.ask(consumer, producer, t.name("/a") + [comp(sha256(packet), 8)])
+    await t.send_interest(consumer, producer, t.name("/a") + [comp(sha256(packet), 8)])
     producer.send(packet)
     await consumer.none("data")
 
@@ -163,7 +164,7 @@ async def aggregation(t):
     await b.data(t.name("/a"))
 
 
-@case("match/aggregation-fifty", IN_INTEREST, "Fifty faces asking for one name at once get one Data each for one "
+@case("match/aggregation-fifty", IN_INTEREST, "Fifty faces requesting one name at once get one Data each for one "
       "Interest (a few, should the fifty take longer than the retransmission interval).")
 async def aggregation_many(t):
     producer = await t.producer()
@@ -182,9 +183,9 @@ async def aggregation_many(t):
 async def selectors(t):
     producer = await t.producer()
     a, b, c = await t.face(), await t.face(), await t.face()
-    await t.ask(a, producer, t.name("/a"))
-    await t.ask(b, producer, t.name("/a"), cbp=True)
-    await t.ask(c, producer, t.name("/a"), mbf=True)
+    await t.send_interest(a, producer, t.name("/a"))
+    await t.send_interest(b, producer, t.name("/a"), cbp=True)
+    await t.send_interest(c, producer, t.name("/a"), mbf=True)
     producer.send(data(t.name("/a/b"), b"long"))
     await b.data(t.name("/a/b"))
     await a.none("data", quiet=0.1)
@@ -197,7 +198,7 @@ async def selectors(t):
       on=ALL)
 async def lifetime(t):
     producer, consumer = await t.producer(), await t.face()
-    await t.ask(consumer, producer, t.name("/a"), lifetime=150)
+    await t.send_interest(consumer, producer, t.name("/a"), lifetime=150)
     await t.quiet(0.5)
     producer.send(data(t.name("/a")))
     await consumer.none("data")
@@ -206,11 +207,11 @@ async def lifetime(t):
 @case("match/lifetime-default", PKT + "Interest: InterestLifetime", "An absent InterestLifetime means four seconds.")
 async def lifetime_default(t):
     producer, consumer = await t.producer(), await t.face()
-    await t.ask(consumer, producer, t.name("/a"), lifetime=None)
+    await t.send_interest(consumer, producer, t.name("/a"), lifetime=None)
     await t.quiet(3.0)
     producer.send(data(t.name("/a")))
     await consumer.data(t.name("/a"))
-    await t.ask(consumer, producer, t.name("/b"), lifetime=None)
+    await t.send_interest(consumer, producer, t.name("/b"), lifetime=None)
     await t.quiet(4.4)
     producer.send(data(t.name("/b")))
     await consumer.none("data")
@@ -219,7 +220,7 @@ async def lifetime_default(t):
 @case("match/lifetime-per-downstream", IN_DATA, "A downstream whose lifetime is over gets nothing; the others do.")
 async def lifetime_each(t):
     producer, a, b = await t.producer(), await t.face(), await t.face()
-    await t.ask(a, producer, t.name("/a"), lifetime=200)
+    await t.send_interest(a, producer, t.name("/a"), lifetime=200)
     b.send(interest(t.name("/a"), lifetime=3000))
     await t.quiet(0.6)
     producer.send(data(t.name("/a")))
@@ -238,7 +239,7 @@ async def hit(t):
     await producer.none("interest")
 
 
-@case("store/hit-by-prefix", STORE, "Cached Data answers a CanBePrefix Interest for a name it was not asked by.")
+@case("store/hit-by-prefix", STORE, "Cached Data answers a CanBePrefix Interest for a name other than that of the first request.")
 async def hit_prefix(t):
     producer, consumer = await t.producer(), await t.face()
     packet = data(t.name("/a/b/c"), b"x", fresh=10000)
@@ -252,7 +253,7 @@ async def hit_prefix(t):
 @case("store/hit-by-fetched-prefix", STORE, "Data fetched by a prefix is found by that prefix and by its own name.")
 async def hit_fetched(t):
     producer, consumer = await t.producer(), await t.face()
-    await t.ask(consumer, producer, t.name("/a"), cbp=True)
+    await t.send_interest(consumer, producer, t.name("/a"), cbp=True)
     producer.send(data(t.name("/a/b/c"), b"x", fresh=10000))
     await consumer.data(t.name("/a/b/c"))
     consumer.send(interest(t.name("/a"), cbp=True))
@@ -266,7 +267,7 @@ async def hit_fetched(t):
 async def no_hit_longer(t):
     producer, consumer = await t.producer(), await t.face()
     await t.exchange(consumer, producer, t.name("/a/b"), reply=data(t.name("/a/b"), fresh=10000))
-    await t.ask(consumer, producer, t.name("/a"))
+    await t.send_interest(consumer, producer, t.name("/a"))
 
 
 @case("store/replaced-by-newer", STORE, "Data of the same name that came later is the one served.")
@@ -335,7 +336,7 @@ async def fresh_prefix(t):
     producer, consumer = await t.producer(), await t.face()
     await t.exchange(consumer, producer, t.name("/a/1"), reply=data(t.name("/a/1"), b"old", fresh=1))
     await t.quiet(0.05)
-    await t.ask(consumer, producer, t.name("/a"), cbp=True, mbf=True)
+    await t.send_interest(consumer, producer, t.name("/a"), cbp=True, mbf=True)
     producer.send(data(t.name("/a/2"), b"new", fresh=10000))
     await consumer.data(t.name("/a/2"))
     consumer.send(interest(t.name("/a"), cbp=True, mbf=True))
@@ -343,7 +344,7 @@ async def fresh_prefix(t):
 
 
 @case("unsolicited/not-forwarded", PIPE + "Data Processing Path: Data Unsolicited",
-      "Data nobody asked for is not forwarded and not cached.", on=ALL)
+      "Unsolicited Data is not forwarded and not cached.", on=ALL)
 async def unsolicited(t):
     producer, consumer = await t.producer(transport=t.transport), await t.face(t.router.local)
     producer.send(data(t.name("/a"), b"pushed", fresh=10000))
@@ -353,22 +354,22 @@ async def unsolicited(t):
 
 
 @case("unsolicited/other-face", IN_DATA,
-      "Data from a face that was never asked does not satisfy the Interest (the reference accepts it).", on=ALL,
+      "Data from a face to which no Interest was sent does not satisfy the Interest (the reference accepts it).", on=ALL,
       tags=("differs",))
 async def never_asked(t):
     producer, stranger, consumer = await t.producer(), await t.face(), await t.face(t.router.local)
-    await t.ask(consumer, producer, t.name("/a"))
+    await t.send_interest(consumer, producer, t.name("/a"))
     stranger.send(data(t.name("/a"), b"forged"))
-    await consumer.none("data", what="It came from a face that was never asked.")
+    await consumer.none("data", what="No Interest was sent to its face.")
     producer.send(data(t.name("/a"), b"true"))
     equal((await consumer.data()).content, b"true", "content")
 
 
 @case("unsolicited/other-face-not-cached", IN_DATA,
-      "Data from a face that was never asked does not enter the content store.", on=ALL, tags=("differs",))
+      "Data from a face to which no Interest was sent does not enter the content store.", on=ALL, tags=("differs",))
 async def never_asked_cached(t):
     producer, stranger, consumer = await t.producer(), await t.face(), await t.face(t.router.local)
-    await t.ask(consumer, producer, t.name("/a"), lifetime=300)
+    await t.send_interest(consumer, producer, t.name("/a"), lifetime=300)
     stranger.send(data(t.name("/a"), b"forged", fresh=10000))
     await t.quiet(0.5)
     consumer.inbox.clear()
@@ -376,9 +377,9 @@ async def never_asked_cached(t):
 
 
 @case("unsolicited/from-the-asker", IN_DATA, "A consumer cannot answer its own Interest.")
-async def from_asker(t):
+async def from_consumer(t):
     producer, consumer = await t.producer(), await t.face()
-    await t.ask(consumer, producer, t.name("/a"))
+    await t.send_interest(consumer, producer, t.name("/a"))
     consumer.send(data(t.name("/a"), b"self"))
     await consumer.none("data")
     producer.send(data(t.name("/a"), b"true"))

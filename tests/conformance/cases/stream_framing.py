@@ -1,4 +1,4 @@
-"""How packets follow one another on a stream, and what a datagram may not do to the next."""
+"""Packets one after the other on a stream, and the effect of a bad datagram on the next one."""
 
 import asyncio
 
@@ -64,13 +64,14 @@ async def mixed(t):
         equal((await consumer.data(t.name(f"/{i}"))).net, p, "Data bytes")
 
 
-def broken_framing(id_, says, junk):
-    @case(id_, SIZE, says, on=STREAM)
+def broken_framing(id_, requirement, junk):
+    @case(id_, SIZE, requirement, on=STREAM)
     async def run(t):
         producer, consumer = await t.producer(), await t.face()
         consumer.send(junk)
         await t.quiet(0.1)
-        # Closing is right; going on is right too, once what the junk claims to contain has come: up to a whole packet.
+        # Closing is correct. Continuing is correct too, once the length announced by the junk has
+        # arrived: up to a whole packet.
         for i in range(400):
             if consumer.closed:
                 break
@@ -113,7 +114,7 @@ async def ignorable(t):
 broken_framing("stream/all-ones", "A thousand bytes FF close the stream.", b"\xff" * 1000)
 
 
-@case("stream/half-packet-then-close", SPEC, "A peer that leaves in the middle of a packet harms nobody.", on=STREAM)
+@case("stream/half-packet-then-close", SPEC, "A peer that disconnects in the middle of a packet harms no other peer.", on=STREAM)
 async def half(t):
     producer, consumer = await t.producer(), await t.face()
     for _ in range(10):

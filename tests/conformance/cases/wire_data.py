@@ -1,4 +1,4 @@
-"""The Data packet, field by field, as a forwarder has to read it and pass it on."""
+"""The Data packet, field by field, as a forwarder must read and forward it."""
 
 from kit.case import ALL, PKT, STREAM, case, equal
 from kit.packets import data, interest, rsa_like_info

@@ -1,4 +1,4 @@
-"""The Interest packet, field by field, as a forwarder has to read it and pass it on."""
+"""The Interest packet, field by field, as a forwarder must read and forward it."""
 
 from kit.case import ALL, PKT, UDP, case, equal, expect
 from kit.packets import data, interest, nonce, signed_v3, with_params
@@ -163,8 +163,8 @@ async def nonce_added(t):
       "Two Interests without Nonce are given different ones.")
 async def nonces_differ(t):
     producer, consumer = await t.producer(), await t.face()
-    first = await t.ask(consumer, producer, t.name("/1"), nonce_=False)
-    second = await t.ask(consumer, producer, t.name("/2"), nonce_=False)
+    first = await t.send_interest(consumer, producer, t.name("/1"), nonce_=False)
+    second = await t.send_interest(consumer, producer, t.name("/2"), nonce_=False)
     expect(first.nonce != second.nonce, f"both got {first.nonce.hex()}")
 
 
@@ -206,7 +206,7 @@ async def hop_one_network(t):
 
 
 @case("packet/interest/hop-limit-out-of-order", PKT + "TLV: Considerations for Evolvability of TLV-Based Encoding",
-      "A HopLimit behind the ApplicationParameters is out of order and non-critical: it is ignored, even if it says 0.")
+      "A HopLimit behind the ApplicationParameters is out of order and non-critical: it is ignored, even if it is 0.")
 async def hop_misplaced(t):
     sent, got, _, _ = await interest_forwarded(t, lambda n: with_params(n, b"p", rest=tlv(HOP_LIMIT, b"\x00")))
     equal(got.net, sent, "Interest bytes")

@@ -162,7 +162,7 @@ async def interest_8801_stream(t):
 async def data_8800(t):
     consumer, producer = await t.face(), await t.producer()
     target = t.name("/big")
-    await t.ask(consumer, producer, target)
+    await t.send_interest(consumer, producer, target)
     packet = data(target, bytes(8800 - len(data(target, bytes(8000))) + 8000))
     equal(len(packet), 8800, "size of the test's own packet")
     producer.send(packet)
@@ -174,7 +174,7 @@ async def data_8800(t):
 async def data_8800_up(t):
     consumer, producer = await t.face(t.router.local), await t.producer(transport=t.transport)
     target = t.name("/big")
-    await t.ask(consumer, producer, target)
+    await t.send_interest(consumer, producer, target)
     packet = data(target, bytes(8800 - len(data(target, bytes(8000))) + 8000))
     producer.send(packet)
     equal((await consumer.data(target)).net, packet, "Data bytes")

@@ -1,1 +1,1 @@
-"""The suite's own byte builder, sockets and runner. It shares nothing with any router's codec."""
+"""The suite's own byte builder, sockets and runner; independent of any router's codec."""

@@ -1,4 +1,4 @@
-"""What a case is, what it is given, and how all of them are run."""
+"""Cases, the context that each gets, and the runner."""
 
 import asyncio
 import os
@@ -8,14 +8,14 @@ import traceback
 from dataclasses import dataclass, field
 
 from . import management as mgmt
-from .face import PATIENCE, QUIET, Face, Fail
+from .face import TIMEOUT_S, QUIET_S, Face, Fail
 from .packets import data, interest, lp
 from .tlv import Malformed, comp, name
 
 UNIX, TCP, UDP = "unix", "tcp", "udp"
 STREAM, ALL = (UNIX, TCP), (UNIX, TCP, UDP)
 
-# Where the sentences of the cases come from.
+# Specifications that the cases cite.
 PKT = "NDN Packet Format 0.3, "
 LPV2 = "NDNLPv2, "
 MGMT = "NFD Management, "
@@ -28,7 +28,7 @@ CASES: list = []
 class Case:
     id: str
     spec: str
-    says: str
+    requirement: str
     on: tuple
     tags: tuple
     exclusive: bool
@@ -36,11 +36,12 @@ class Case:
     run: object
 
 
-def case(id: str, spec: str, says: str, on=(UNIX,), tags=(), exclusive=False, limit=20.0):
-    """Register a case. `exclusive`: changes router-wide state, so it runs alone. `limit`: seconds."""
+def case(id: str, spec: str, requirement: str, on=(UNIX,), tags=(), exclusive=False, limit=20.0):
+    """Registers a case. `exclusive`: it changes router-wide state, so it runs alone. `limit`:
+    seconds."""
     def register(fn):
         assert all(c.id != id for c in CASES), id
-        CASES.append(Case(id, spec, says, tuple(on), tuple(tags), exclusive, limit, fn))
+        CASES.append(Case(id, spec, requirement, tuple(on), tuple(tags), exclusive, limit, fn))
         return fn
     return register
 
@@ -50,16 +51,16 @@ def expect(condition, message: str):
         raise Fail(message)
 
 
-def equal(got, want, what: str):
-    if got != want:
+def equal(got, expected, what: str):
+    if got != expected:
         g = got.hex() if isinstance(got, bytes) else got
-        w = want.hex() if isinstance(want, bytes) else want
+        w = expected.hex() if isinstance(expected, bytes) else expected
         raise Fail(f"{what}: got {str(g)[:200]}, want {str(w)[:200]}")
 
 
 @dataclass
 class Router:
-    """Where the router under test is."""
+    """Addresses of the router under test."""
     unix: str | None
     tcp: tuple | None
     udp: tuple | None
@@ -93,7 +94,8 @@ class Test:
         return self.prefix + name(uri)
 
     async def face(self, transport=None, warm=True) -> Face:
-        """A connection. `warm`: a UDP peer first sends an idle packet, so that its face exists."""
+        """Opens a connection. `warm`: a UDP peer first sends an idle packet, so that its face
+        exists."""
         t = transport or self.transport
         address = self.router.address(t)
         if not address:
@@ -106,7 +108,7 @@ class Test:
         return f
 
     async def connect(self, face: Face) -> Face:
-        """A router that just crashed and is restarted by its supervisor is given three seconds."""
+        """Connects; a router restarted by its supervisor after a crash has three seconds to listen."""
         end = time.monotonic() + 3
         while True:
             try:
@@ -122,10 +124,10 @@ class Test:
         return self._manager
 
     async def face_id(self, face: Face) -> int:
-        """The router's FaceId of one of our faces."""
+        """Returns the router's FaceId of one of the test's faces."""
         if face.id is None:
             if face.stream:
-                # FaceId is absent in the request: the answer names the face it came from.
+                # The request has no FaceId: the answer names the face on which it was received.
                 a = await mgmt.ok(face, "rib", "register", name=self.name("/whoami"))
                 face.id = a.body["face_id"]
                 await mgmt.ok(face, "rib", "unregister", name=self.name("/whoami"))
@@ -146,13 +148,13 @@ class Test:
         return a.body["face_id"]
 
     async def producer(self, prefix=None, transport=None, **route) -> Face:
-        """A face with a route for `prefix` (default: the whole of this test's prefix)."""
+        """Opens a face with a route for `prefix` (default: the test's whole prefix)."""
         f = await self.face(transport or self.router.local)
         await self.route(f, prefix, **route)
         return f
 
     async def route(self, face: Face, prefix=None, **route):
-        """Add a route to one of our faces."""
+        """Adds a route to one of the test's faces."""
         target = self.prefix if prefix is None else prefix
         if face.stream:
             a = await mgmt.ok(face, "rib", "register", name=target, **route)
@@ -161,14 +163,14 @@ class Test:
             await mgmt.ok(await self.manager(), "rib", "register", name=target, face_id=await self.face_id(face),
                           **route)
 
-    async def ask(self, consumer: Face, producer: Face, target, **kw):
-        """Interest from consumer to producer; returns it as the producer sees it."""
+    async def send_interest(self, consumer: Face, producer: Face, target, **kw):
+        """Sends an Interest from consumer to producer; returns it as the producer received it."""
         consumer.send(interest(target, **kw))
         return await producer.interest(target)
 
     async def exchange(self, consumer: Face, producer: Face, target, *, reply=None, **kw):
-        """A whole Interest-Data exchange; returns the Data as the consumer sees it."""
-        await self.ask(consumer, producer, target, **kw)
+        """Makes an Interest-Data exchange; returns the Data as the consumer received it."""
+        await self.send_interest(consumer, producer, target, **kw)
         packet = reply or data(target, b"x")
         producer.send(packet)
         got = await consumer.data()
@@ -176,7 +178,8 @@ class Test:
         return got
 
     async def still_works(self, consumer: Face, producer: Face, what="a good Interest afterwards"):
-        """The control: the same path carries a proper exchange, so silence before meant something."""
+        """Checks that the same path still carries an exchange, so that the silence before is a
+        result."""
         if consumer.closed:
             consumer = await self.face(consumer.transport)
         target = self.name("/control") + [comp(os.urandom(4))]
@@ -186,8 +189,8 @@ class Test:
         await consumer.data(target, what=what)
         return consumer
 
-    async def until(self, probe, within=PATIENCE, what="state"):
-        """Poll `probe` (async, returns truth) until it holds."""
+    async def until(self, probe, within=TIMEOUT_S, what="state"):
+        """Polls `probe` (async) until it returns a true value."""
         end = time.monotonic() + within
         while True:
             got = await probe()
@@ -200,7 +203,7 @@ class Test:
     async def set_strategy(self, prefix, strategy):
         await mgmt.ok(await self.manager(), "strategy-choice", "set", name=prefix, strategy=strategy)
 
-    async def quiet(self, seconds=QUIET):
+    async def quiet(self, seconds=QUIET_S):
         await asyncio.sleep(seconds)
 
     def finish(self):
@@ -212,7 +215,7 @@ class Test:
 
 
 class Skip(Exception):
-    """The case cannot run here."""
+    """The case can't run here."""
 
 
 @dataclass
@@ -220,7 +223,7 @@ class Outcome:
     case: Case
     transport: str
     verdict: str = "passed"         # passed, failed, skipped
-    why: str = ""
+    reason: str = ""
     seconds: float = 0.0
     expected: bool = field(default=False)
 
@@ -232,7 +235,7 @@ class Outcome:
 async def run_one(router: Router, c: Case, transport: str, number: int) -> Outcome:
     out = Outcome(c, transport)
     if not router.address(transport):
-        out.verdict, out.why = "skipped", f"no {transport} socket given"
+        out.verdict, out.reason = "skipped", f"no {transport} socket given"
         return out
     t = Test(router, transport, number)
     began = time.monotonic()
@@ -242,20 +245,20 @@ async def run_one(router: Router, c: Case, transport: str, number: int) -> Outco
         finally:
             t.finish()
     except Skip as e:
-        out.verdict, out.why = "skipped", str(e)
+        out.verdict, out.reason = "skipped", str(e)
     except (Fail, Malformed) as e:
-        out.verdict, out.why = "failed", str(e) or type(e).__name__
+        out.verdict, out.reason = "failed", str(e) or type(e).__name__
     except asyncio.TimeoutError:
-        out.verdict, out.why = "failed", f"not done after {c.limit:.0f} s"
+        out.verdict, out.reason = "failed", f"not done after {c.limit:.0f} s"
     except Exception as e:      # noqa: BLE001 - a case that breaks is a failed case, shown with its place
         at = traceback.extract_tb(e.__traceback__)[-1]
-        out.verdict, out.why = "failed", f"{type(e).__name__}: {e} at {os.path.basename(at.filename)}:{at.lineno}"
+        out.verdict, out.reason = "failed", f"{type(e).__name__}: {e} at {os.path.basename(at.filename)}:{at.lineno}"
     out.seconds = time.monotonic() - began
     return out
 
 
 async def run_all(router: Router, picked, report, jobs=24) -> list[Outcome]:
-    """Shared cases side by side, then the exclusive ones alone; `report` is called as each ends."""
+    """Runs shared cases concurrently, then the exclusive ones alone; calls `report` after each."""
     gate = asyncio.Semaphore(jobs)
     outcomes = []
 

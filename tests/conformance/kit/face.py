@@ -6,16 +6,16 @@ import socket
 from .packets import Packet, dissect, take_network
 from .tlv import (FRAG_COUNT, FRAG_INDEX, FRAGMENT, LP_SEQUENCE, Malformed, read_nni, read_num, show)
 
-PATIENCE = 3.0      # seconds to wait for what must come
-QUIET = 0.20        # seconds to watch for what must not come
+TIMEOUT_S = 3.0  # seconds to wait for an expected packet
+QUIET_S = 0.20  # seconds without an unexpected packet
 
 
 class Fail(Exception):
-    """The router did not do what the case demands."""
+    """The router violates the requirement of the case."""
 
 
 class Face:
-    """Endpoint of a test. `send` takes whole packets; what comes back lands in `inbox`."""
+    """Endpoint of a test. `send` takes whole packets; received ones are added to `inbox`."""
 
     def __init__(self, transport: str, address):
         self.transport, self.address = transport, address
@@ -30,7 +30,7 @@ class Face:
     async def open(self):
         loop = asyncio.get_running_loop()
         if self.transport == "udp":
-            # A large receive buffer: the suite's loop is shared by many cases.
+            # A large receive buffer, because many cases share one event loop.
             sock = socket.socket(socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET, socket.SOCK_DGRAM)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
             sock.setblocking(False)
@@ -52,7 +52,8 @@ class Face:
         return self._io.get_extra_info("sockname")[1]
 
     def send(self, *packets: bytes):
-        """Nothing if the router has closed: what a case waits for then says so."""
+        """Sends packets. Does nothing if the router has closed the connection: the next wait of the
+        case fails and reports it."""
         if self.closed:
             return
         if self.transport == "udp":
@@ -62,7 +63,7 @@ class Face:
             self._io.write(b"".join(packets))
 
     async def drain(self):
-        """Wait until the kernel has taken everything, or the router has closed."""
+        """Waits until the kernel has accepted all bytes, or the router has closed."""
         while not self.closed and self.stream and self._io.get_write_buffer_size() > 0:
             await asyncio.sleep(0.002)
 
@@ -122,14 +123,15 @@ class Face:
         if len(parts) < count:
             return None
         del self._partial[base]
-        whole = Packet(b"".join(parts[i].raw for i in range(count)), bare=False, pieces=count)
-        whole.lp = {t: v for t, v in parts[0].lp.items() if t not in (FRAGMENT, FRAG_INDEX, FRAG_COUNT)}
-        whole.sizes = [len(parts[i].raw) for i in range(count)]
-        whole.parts = [parts[i] for i in range(count)]
-        return take_network(whole, b"".join(parts[i].lp[FRAGMENT] for i in range(count)))
+        reassembled = Packet(b"".join(parts[i].raw for i in range(count)), bare=False, pieces=count)
+        reassembled.lp = {t: v for t, v in parts[0].lp.items() if t not in (FRAGMENT, FRAG_INDEX, FRAG_COUNT)}
+        reassembled.sizes = [len(parts[i].raw) for i in range(count)]
+        reassembled.parts = [parts[i] for i in range(count)]
+        return take_network(reassembled, b"".join(parts[i].lp[FRAGMENT] for i in range(count)))
 
-    async def get(self, kind=None, name=None, *, prefix=None, within=PATIENCE, what="") -> Packet:
-        """First packet of that kind and name (or under that prefix), taken out of the inbox."""
+    async def get(self, kind=None, name=None, *, prefix=None, within=TIMEOUT_S, what="") -> Packet:
+        """Removes the first packet of this kind and name (or below this prefix) from the inbox and
+        returns it."""
         deadline = asyncio.get_running_loop().time() + within
         while True:
             for i, p in enumerate(self.inbox):
@@ -137,9 +139,9 @@ class Face:
                     return self.inbox.pop(i)
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0 or self.closed:
-                want = show(name if name is not None else prefix or [])
+                expected = show(name if name is not None else prefix or [])
                 got = ", ".join(f"{p.kind} {show(p.name)}" for p in self.inbox[:4]) or "nothing"
-                raise Fail(f"no {kind or 'packet'} {want} on {self.transport} face"
+                raise Fail(f"no {kind or 'packet'} {expected} on {self.transport} face"
                            f"{' (closed by router)' if self.closed else ''}; got {got}. {what}".strip())
             self.seen.clear()
             try:
@@ -156,14 +158,14 @@ class Face:
     async def nack(self, name=None, **kw) -> Packet:
         return await self.get("nack", name, **kw)
 
-    async def none(self, kind=None, name=None, *, prefix=None, quiet=QUIET, what=""):
-        """Fails if such a packet is in the inbox or comes within `quiet` seconds."""
+    async def none(self, kind=None, name=None, *, prefix=None, quiet=QUIET_S, what=""):
+        """Fails if such a packet is in the inbox or arrives within `quiet` seconds."""
         await asyncio.sleep(quiet)
         for p in self.inbox:
             if _fits(p, kind, name, prefix):
                 raise Fail(f"unwanted {p.kind} {show(p.name)} on {self.transport} face. {what}".strip())
 
-    async def wait_closed(self, within=PATIENCE) -> bool:
+    async def wait_closed(self, within=TIMEOUT_S) -> bool:
         end = asyncio.get_running_loop().time() + within
         while not self.closed and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(0.01)

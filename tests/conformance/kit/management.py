@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .face import PATIENCE, Fail
+from .face import TIMEOUT_S, Fail
 from .packets import interest, signed_v2, signed_v3
 from .tlv import (FINAL_BLOCK, META_INFO, NAME, SEGMENT, VERSION, Malformed, comp, name, name_tlv, nni, read_all,
                   read_name, read_nni, read_tlv, show, tlv, tlv_nni)
@@ -82,9 +82,10 @@ def read_answer(p) -> Answer:
     return Answer(read_nni(parts[0][1]), parts[1][1].decode(), body, order, has_body, p)
 
 
-async def command(face, module: str, verb: str, *, prefix=None, form="v3", raw=None, within=PATIENCE, lifetime=None,
+async def command(face, module: str, verb: str, *, prefix=None, form="v3", raw=None, within=TIMEOUT_S, lifetime=None,
                   cbp=False, mbf=False, **fields) -> Answer:
-    """Send a signed command and wait for its answer. `raw` replaces the whole parameters component's value."""
+    """Sends a signed command and waits for its answer. `raw` replaces the value of the parameters
+    component."""
     value = parameters(**fields) if raw is None else raw
     base = (prefix or LOCAL) + name(f"/{module}/{verb}") + [comp(value)]
     sign = signed_v3 if form == "v3" else signed_v2
@@ -94,15 +95,15 @@ async def command(face, module: str, verb: str, *, prefix=None, form="v3", raw=N
 
 
 async def ok(face, module: str, verb: str, **kw) -> Answer:
-    """A command that has to succeed."""
+    """Sends a command that must succeed."""
     a = await command(face, module, verb, **kw)
     if a.code != 200:
         raise Fail(f"{module}/{verb} answered {a.code} {a.text}")
     return a
 
 
-async def dataset_packets(face, what: str, *, suffix=(), within=PATIENCE) -> list:
-    """All segments of a status dataset, found as clients find it: by prefix first, then by exact name."""
+async def dataset_packets(face, what: str, *, suffix=(), within=TIMEOUT_S) -> list:
+    """Fetches all segments of a status dataset as clients do: by prefix first, then by exact name."""
     prefix = LOCAL + name("/" + what) + list(suffix)
     face.send(interest(prefix, cbp=True, mbf=True, lifetime=int(within * 1000)))
     first = await face.get("data", prefix=prefix, within=within, what=f"dataset {what}")

@@ -16,7 +16,7 @@ def nonce() -> bytes:
 
 
 def interest(components, *, cbp=False, mbf=False, hint=None, nonce_=None, lifetime=2000, hop=None, tail=b""):
-    """An Interest with its fields in the order of the specification; `tail` goes behind them."""
+    """Builds an Interest with its fields in the order of the specification; `tail` is appended."""
     v = name_tlv(components)
     if cbp:
         v += tlv(CAN_BE_PREFIX)
@@ -34,7 +34,8 @@ def interest(components, *, cbp=False, mbf=False, hint=None, nonce_=None, lifeti
 
 
 def with_params(components, params: bytes, *, rest=b"", digest=None, lifetime=2000, nonce_=None):
-    """A parameterized Interest; `rest` follows ApplicationParameters, `digest` overrides the right one."""
+    """Builds a parameterized Interest; `rest` follows ApplicationParameters, `digest` replaces the
+    correct one."""
     tail = tlv(APP_PARAMS, params) + rest
     return interest(components + [comp(digest or sha256(tail), PARAMS_DIGEST)], tail=tail, lifetime=lifetime,
                     nonce_=nonce_)
@@ -52,7 +53,8 @@ def signed_v3(components, *, params=b"", sig_value=None, sig_info=None, lifetime
 
 
 def signed_v2(components, *, sig_info=None, sig_value=None, lifetime=2000, cbp=False, mbf=False):
-    """A command Interest of format 0.2 (timestamp, nonce, SignatureInfo, SignatureValue as components)."""
+    """A command Interest of format 0.2 (timestamp, nonce, SignatureInfo, SignatureValue as
+    components)."""
     info = sig_info or tlv(SIG_TYPE, b"\x00")
     body = components + [comp((time.time_ns() // 1_000_000).to_bytes(8, "big")), comp(os.urandom(8)),
                          comp(tlv(SIG_INFO, info))]
@@ -62,7 +64,8 @@ def signed_v2(components, *, sig_info=None, sig_value=None, lifetime=2000, cbp=F
 
 
 def data(components, content=b"", *, fresh=None, ctype=None, final=None, meta=None, sign=True, tail=None):
-    """A Data packet signed with DigestSha256; `meta` replaces MetaInfo's value, `tail` the signature elements."""
+    """A Data packet signed with DigestSha256; `meta` replaces MetaInfo's value, `tail` the
+    signature elements."""
     v = name_tlv(components)
     if meta is None:
         meta = b""
@@ -83,7 +86,8 @@ def data(components, content=b"", *, fresh=None, ctype=None, final=None, meta=No
 
 
 def rsa_like_info(key: str = "/nwc/KEY/%01"):
-    """SignatureInfo value naming RSA and a key, as the older JavaScript and Java clients send it."""
+    """SignatureInfo value with RSA and a key name, as the older JavaScript and Java clients send
+    it."""
     return tlv(SIG_TYPE, b"\x01") + tlv(KEY_LOCATOR, name_tlv([comp("nwc"), comp("KEY"), comp(b"\x01")]))
 
 
@@ -114,8 +118,8 @@ class Packet:
     net: bytes = b""                # the Interest or Data element
     name: list = field(default_factory=list)
     fields: dict = field(default_factory=dict)  # element type -> value
-    order: list = field(default_factory=list)   # element types as they came
-    pieces: int = 1                 # fragments it came in
+    order: list = field(default_factory=list)  # element types in order of arrival
+    pieces: int = 1  # number of fragments
     acks: list = field(default_factory=list)    # TxSequences acknowledged by it
 
     @property
@@ -164,7 +168,7 @@ def take_network(p: Packet, net: bytes) -> Packet:
 
 
 def dissect(raw: bytes) -> Packet:
-    """Strict: raises Malformed for whatever a router should not have sent."""
+    """Dissects a packet. Raises Malformed for anything a router must not send."""
     typ, value, end = read_tlv(raw)
     if end != len(raw):
         raise Malformed("bytes behind the packet in one datagram")
@@ -180,7 +184,8 @@ def dissect(raw: bytes) -> Packet:
         rank = 1 << 32 if t == FRAGMENT else t
         if rank < last or (rank == last and t != ACK):
             raise Malformed(f"LpPacket header {t} out of order or repeated in {[x for x, _ in headers]}")
-        # "Unless its type is in 800..959 and its two lowest bits are clear": then it is to be ignored.
+        # "Unless its type is in 800..959 and its two lowest bits are clear": then it is to be
+        # ignored.
         if t not in LP_KNOWN and not (800 <= t <= 959 and t % 4 == 0):
             raise Malformed(f"unknown LpPacket header {t}")
         last = rank

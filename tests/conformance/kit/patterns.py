@@ -1,15 +1,16 @@
-"""The shapes most wire cases have: this packet is dropped, that one is forwarded."""
+"""Patterns of most wire cases: this packet is dropped, that one is forwarded."""
 
 from .case import case, equal, expect
-from .face import QUIET
+from .face import QUIET_S
 from .packets import data, interest
 from .tlv import comp
 
 TARGET = "/t"
 
 
-async def interest_dropped(t, build, quiet=QUIET):
-    """The Interest `build(name)` reaches nobody, draws no Data, and the path still works."""
+async def interest_dropped(t, build, quiet=QUIET_S):
+    """Checks that the Interest `build(name)` is not forwarded and not answered, and that the path
+    still works."""
     producer, consumer = await t.producer(), await t.face()
     consumer.send(build(t.name(TARGET)))
     await producer.none(prefix=t.prefix, quiet=quiet, what="It had to be dropped.")
@@ -18,7 +19,8 @@ async def interest_dropped(t, build, quiet=QUIET):
 
 
 async def interest_forwarded(t, build):
-    """The Interest `build(name)` arrives; returns what was sent, what arrived and both faces."""
+    """Checks that the Interest `build(name)` reaches the producer. Returns the sent and the received
+    packet, the consumer and the producer."""
     producer, consumer = await t.producer(), await t.face()
     sent = build(t.name(TARGET))
     consumer.send(sent)
@@ -27,10 +29,11 @@ async def interest_forwarded(t, build):
 
 
 async def data_dropped(t, build):
-    """The reply `build(name)` does not satisfy the Interest; a proper one still does."""
+    """Checks that the reply `build(name)` does not satisfy the Interest, and a correct one still
+    does."""
     producer, consumer = await t.producer(transport=t.transport), await t.face(t.router.local)
     target = t.name(TARGET)
-    await t.ask(consumer, producer, target)
+    await t.send_interest(consumer, producer, target)
     producer.send(build(target))
     await consumer.none("data", what="It had to be dropped.")
     if producer.closed:
@@ -41,10 +44,10 @@ async def data_dropped(t, build):
 
 
 async def data_forwarded(t, build):
-    """The reply `build(name)` arrives byte for byte."""
+    """Checks that the reply `build(name)` arrives byte for byte."""
     producer, consumer = await t.producer(transport=t.transport), await t.face(t.router.local)
     target = t.name(TARGET)
-    await t.ask(consumer, producer, target)
+    await t.send_interest(consumer, producer, target)
     packet = build(target)
     producer.send(packet)
     got = await consumer.data()
@@ -53,34 +56,34 @@ async def data_forwarded(t, build):
 
 
 def dropped_interests(spec, rows, on, tags=()):
-    """Register one case per (id, sentence, build)."""
-    for id_, says, build in rows:
+    """Registers one case per (id, sentence, build)."""
+    for id_, requirement, build in rows:
         async def run(t, build=build):
             await interest_dropped(t, build)
-        case(id_, spec, says, on=on, tags=tags)(run)
+        case(id_, spec, requirement, on=on, tags=tags)(run)
 
 
 def dropped_data(spec, rows, on, tags=()):
-    for id_, says, build in rows:
+    for id_, requirement, build in rows:
         async def run(t, build=build):
             await data_dropped(t, build)
-        case(id_, spec, says, on=on, tags=tags)(run)
+        case(id_, spec, requirement, on=on, tags=tags)(run)
 
 
 def forwarded_data(spec, rows, on, tags=()):
-    for id_, says, build in rows:
+    for id_, requirement, build in rows:
         async def run(t, build=build):
             await data_forwarded(t, build)
-        case(id_, spec, says, on=on, tags=tags)(run)
+        case(id_, spec, requirement, on=on, tags=tags)(run)
 
 
 def unchanged_interests(spec, rows, on, tags=()):
     """Interests that must arrive byte for byte."""
-    for id_, says, build in rows:
+    for id_, requirement, build in rows:
         async def run(t, build=build):
             sent, got, _, _ = await interest_forwarded(t, build)
             equal(got.net, sent, "Interest bytes")
-        case(id_, spec, says, on=on, tags=tags)(run)
+        case(id_, spec, requirement, on=on, tags=tags)(run)
 
 
 def deep(components, count, size=1):

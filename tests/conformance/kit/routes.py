@@ -1,4 +1,4 @@
-"""Looking at routes from outside: through fib/list, rib/list and by sending Interests."""
+"""Reads routes from outside: through fib/list, rib/list and by sending Interests."""
 
 from . import management as mgmt
 from .packets import interest
@@ -23,7 +23,7 @@ async def arrives(t, face, target, consumer=None):
 
 
 async def not_routed(t, target, face):
-    """An Interest for `target` does not reach `face`."""
+    """Checks that an Interest for `target` does not reach `face`."""
     consumer = await t.face(t.router.local)
     consumer.send(interest(target, lifetime=300))
     await face.none("interest", target, what="The route had to be gone.")

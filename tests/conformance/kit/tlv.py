@@ -1,7 +1,7 @@
-"""TLV numbers, elements and names, written down from the NDN Packet Format specification 0.3.
+"""TLV numbers, elements and names of the NDN Packet Format specification 0.3.
 
-Builders never refuse anything: a test must be able to say what is wrong. The reader is strict: what a
-router sends has to be right to the last byte.
+Builders refuse nothing: a test must be able to send wrong packets. The reader is strict: packets
+from a router must be correct to the last byte.
 """
 
 import hashlib
@@ -64,7 +64,8 @@ def tlv_nni(typ: int, n: int) -> bytes:
 
 
 def read_num(buf: bytes, at: int) -> tuple[int, int]:
-    """Number at `at` and the offset behind it. IndexError if cut short, Malformed if not shortest."""
+    """Returns the number at `at` and the offset after it. IndexError if cut short, Malformed if not
+    shortest."""
     first = buf[at]
     if first < 253:
         return first, at + 1
@@ -79,7 +80,7 @@ def read_num(buf: bytes, at: int) -> tuple[int, int]:
 
 
 def read_tlv(buf: bytes, at: int = 0) -> tuple[int, bytes, int]:
-    """(type, value, offset behind). IndexError if cut short."""
+    """Returns (type, value, offset after it). IndexError if cut short."""
     typ, p = read_num(buf, at)
     length, p = read_num(buf, p)
     if p + length > len(buf):

@@ -1,4 +1,4 @@
-// jndn as its users write it: an RSA key, a registration (command Interest of format 0.2), one exchange.
+// jndn in its usual form: an RSA key, a registration (command Interest of format 0.2), one exchange.
 // Usage: java -cp 'jars/*' Jndn.java <uplink URI> <producer uplink URI> <prefix>
 import java.nio.ByteBuffer;
 import java.security.KeyPair;
@@ -27,7 +27,7 @@ public class Jndn {
   }
 
   public static void main(String[] args) throws Exception {
-    // Its default is packet format 0.2, which nobody takes any more.
+    // The library's default is packet format 0.2, which routers no longer accept.
     WireFormat.setDefaultWireFormat(Tlv0_3WireFormat.get());
     KeyPairGenerator generator = KeyPairGenerator.getInstance("RSA");
     generator.initialize(2048);
@@ -52,10 +52,10 @@ public class Jndn {
       try {
         Interest interest = new Interest(new Name(prefix).append("x"));
         interest.setInterestLifetimeMilliseconds(3000);
-        consumer.expressInterest(interest, (asked, data) -> {
+        consumer.expressInterest(interest, (request, data) -> {
           System.out.println("jndn got: " + data.getContent().toString());
           done = true;
-        }, asked -> fail("timeout"), (asked, nack) -> fail("network Nack"));
+        }, interest -> fail("timeout"), (interest, nack) -> fail("network Nack"));
       } catch (Exception e) {
         fail(e.toString());
       }
@@ -69,8 +69,8 @@ public class Jndn {
     System.exit(done ? 0 : 1);
   }
 
-  static void fail(String why) {
-    System.out.println("jndn failed: " + why);
+  static void fail(String reason) {
+    System.out.println("jndn failed: " + reason);
     System.exit(1);
   }
 }

@@ -32,6 +32,7 @@ pub mod environment;
 mod events;
 mod face_commands;
 mod log_limiter;
+mod protocol;
 mod publisher;
 pub mod rib;
 mod self_learning;
@@ -56,10 +57,14 @@ use nw_api::management::{
     Verb,
 };
 use nw_element_api::{SharedPool, Shortages};
-use nw_name::{Component, Name, NameRef};
+use nw_name::{Name, NameRef};
 use nw_tables::{FaceId, Timestamp};
 use nw_trust::{Clocks, PeerGroup};
 use nw_wire::{DataBuilder, DigestSha256, Interest, PACKET_LEN_MAX, Token};
+use protocol::{
+    LOCALHOP_NFD, LOCALHOST, LOCALHOST_NFD, bounded, constant_name, is_reserved,
+    to_protocol_response,
+};
 use publisher::Publisher;
 use rib::{DirectNextHop, Rib, Route};
 
@@ -82,8 +87,6 @@ use table_commands::Erasure;
 const FRESHNESS_MS: u64 = 1000;
 /// Faces created by commands that may be connecting at the same time.
 const CONNECTING_MAX: usize = 1024;
-/// Longest text of a reply, in bytes.
-const TEXT_LEN_MAX: usize = 1024;
 /// Routes that expire in one call of [`Control::on_timeout`].
 const EXPIRE_MAX: usize = 8;
 /// Components that a name in the FIB may have.
@@ -729,53 +732,6 @@ struct PendingConnect {
     reply_to: ReplyTo,
     /// Face that is charged for this item of the pool.
     face: FaceId,
-}
-
-/// Cuts the text of a reply to [`TEXT_LEN_MAX`] bytes: texts quote the request, which may be as
-/// long as a packet.
-fn bounded(mut response: ControlResponse) -> ControlResponse {
-    if response.text.len() > TEXT_LEN_MAX {
-        let end = response.text.floor_char_boundary(TEXT_LEN_MAX);
-        response.text.truncate(end);
-        response.text.push_str(" …");
-    }
-    response
-}
-
-/// Converts a reply to the management protocol: removing something answers "always 200", also if it
-/// did not exist. The text then says so.
-fn to_protocol_response(verb: Verb, response: ControlResponse) -> ControlResponse {
-    match verb {
-        Verb::FacesDestroy
-        | Verb::RibUnregister
-        | Verb::FibRemoveNextHop
-        | Verb::StrategyChoiceUnset
-            if response.code == 404 =>
-        {
-            response.into_nothing_removed()
-        }
-        _ => response,
-    }
-}
-
-const LOCALHOST: &str = "/localhost";
-const LOCALHOST_NFD: &str = "/localhost/nfd";
-const LOCALHOP_NFD: &str = "/localhop/nfd";
-
-fn constant_name(uri: &str) -> Name {
-    uri.parse().expect("a constant name")
-}
-
-/// Returns whether a name belongs to management itself. Routes for it are refused.
-fn is_reserved(name: NameRef<'_>) -> bool {
-    const RESERVED: [[&[u8]; 2]; 2] = [[b"localhost", b"nfd"], [b"localhop", b"nfd"]];
-    let mut components = name.components();
-    let first = [components.next(), components.next()];
-    RESERVED.iter().any(|name| {
-        name.iter()
-            .zip(&first)
-            .all(|(part, component)| *component == Some(Component::generic(part)))
-    })
 }
 
 /// Returns the prefix that a command changes, for commands that change one. A missing name means

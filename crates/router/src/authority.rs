@@ -546,7 +546,7 @@ mod tests {
         };
         assert_eq!(
             learn(&mut authority, "/site/bob"),
-            Verdict::Deny("no rule lets the prefix announcement's signer do this".into())
+            Verdict::Deny("no rule allows the prefix announcement's signer to do this".into())
         );
         assert_eq!(learn(&mut authority, "/site/alice"), Verdict::Defer);
         assert_eq!(learn(&mut authority, "/site/alice"), Verdict::Defer);

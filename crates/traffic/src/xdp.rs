@@ -155,7 +155,7 @@ mod tests {
         // Every namespace has loopback; it may be down, which is another error.
         if let Ok(lo) = interface("lo") {
             let error = open(&lo, &[6363], false).unwrap_err().to_string();
-            assert_eq!(error, "lo can't be used by AF_XDP: it is no Ethernet interface");
+            assert_eq!(error, "lo can't be used by AF_XDP: it is not an Ethernet interface");
         }
     }
 

@@ -18,6 +18,7 @@ mod handshakes;
 mod ingress;
 mod interfaces;
 mod open;
+mod received_frame;
 mod reconnect;
 mod replicas;
 mod shedding;

@@ -11,17 +11,17 @@
 //! the face's ordinary socket, and a failed interface is logged once.
 
 use super::face::Token;
+use super::received_frame::{ReceivedFrame, copy_frame};
 use super::{Faces, Origin};
-use crate::datagram::{Medium, Peer, ether};
+use crate::datagram::{Medium, Peer};
 use crate::error::FaceError;
 use crate::interfaces::Interface;
 use crate::interfaces::filter::Filter;
 use crate::timers::Timer;
-use crate::xdp::frame::{self, Body, Heads};
+use crate::xdp::frame::{self, Heads};
 use crate::xdp::routes::{Neighbour, Routes};
 use crate::xdp::{Port, ShardSockets, SocketUpdate, Steering, XdpError, XdpStatus};
 use arrayvec::ArrayVec;
-use core::ops::Range;
 use core::time::Duration;
 use nw_element_api::{DropCause, DropReason, FaceId, Packet, Pool, Timestamp};
 use nw_link::{Mac, Outbox};
@@ -96,19 +96,6 @@ struct ResolvedRoute {
     heads: Option<Heads>,
     /// Longest datagram, bytes.
     len_max: usize,
-}
-
-/// A received frame, its payload copied to a chunk.
-struct ReceivedFrame {
-    destination: Mac,
-    source: Mac,
-    vlan: Option<u16>,
-    /// Source and destination of a datagram; `None` for NDN over Ethernet.
-    addresses: Option<(SocketAddr, SocketAddr)>,
-    /// Range of the payload.
-    range: Range<usize>,
-    /// Range of the whole frame, if it was copied.
-    whole: Range<usize>,
 }
 
 /// Where frames arrived.
@@ -791,32 +778,4 @@ impl Faces {
         let own = |interface: &Interface| interface.addresses.contains(&ip);
         !is_reserved && !self.interfaces.watched().is_some_and(|watched| watched.iter().any(own))
     }
-}
-
-impl ReceivedFrame {
-    /// Parses the addresses and the payload's position of a frame.
-    fn read(bytes: &[u8]) -> Option<Self> {
-        let seen = frame::read(bytes).ok()?;
-        let (addresses, range) = match seen.body {
-            Body::Ndn(_) if seen.double => return None,
-            Body::Ndn(start) => (None, start..start + ether::packet_len(&bytes[start..])),
-            Body::Udp { source, destination, payload } => (Some((source, destination)), payload),
-        };
-        let (destination, source, vlan) = (seen.destination, seen.source, seen.vlan);
-        Some(ReceivedFrame { destination, source, vlan, addresses, range, whole: 0..bytes.len() })
-    }
-}
-
-/// Parses a frame and copies its payload, or the whole frame, to the start of `buffer`.
-fn copy_frame(bytes: &[u8], buffer: &mut [u8], whole: bool) -> Option<ReceivedFrame> {
-    let mut frame = ReceivedFrame::read(bytes)?;
-    if whole {
-        buffer.get_mut(..bytes.len())?.copy_from_slice(bytes);
-    } else {
-        let payload = &bytes[frame.range.clone()];
-        buffer.get_mut(..payload.len())?.copy_from_slice(payload);
-        frame.range = 0..payload.len();
-        frame.whole = 0..0;
-    }
-    Some(frame)
 }

@@ -63,7 +63,7 @@ fn list(name: &str) -> Vec<Vec<String>> {
 }
 
 fn fail_with(rule: &str, found: &[String]) {
-    const SHOWN_MAX: usize = 60;
+    const SHOWN_MAX: usize = 500;
     let more = found.len().saturating_sub(SHOWN_MAX);
     let lines = found.iter().take(SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join("\n  ");
     assert!(found.is_empty(), "{rule}: {} places\n  {lines}\n  (and {more} more)", found.len());

@@ -74,7 +74,7 @@ class Transfers(CommandLine):
         self.put(router, "/f", b"x" * 50_000, "--segment", "1000")
         for _ in range(2):
             self.nw("cat", "/f", router=router)
-        self.nw("peek", "/nobody/is/here", router=router, code=7)
+        self.nw("peek", "/unserved/is/here", router=router, code=7)
         reasons = {}
         for line in self.nw("status", "--drops", "--json", router=router).stdout.splitlines():
             drop = json.loads(line)
@@ -130,8 +130,8 @@ class Transfers(CommandLine):
         router = self.router()
         target = Path(self.folder) / "out" / "file"
         target.parent.mkdir()
-        text = self.sentence(self.nw("cat", "-q", "/nobody/has/this", "-o", target, router=router, code=7))
-        self.assertIn("/nobody/has/this", text)
+        text = self.sentence(self.nw("cat", "-q", "/unserved/has/this", "-o", target, router=router, code=7))
+        self.assertIn("/unserved/has/this", text)
         self.assertEqual(os.listdir(target.parent), [])
         # A producer killed in the middle of the download.
         process, _ = self.put(router, "/t/dies", os.urandom(30_000_000))

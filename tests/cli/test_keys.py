@@ -205,7 +205,7 @@ class KeyStore(Keys):
         completed = self.key("cert", "sign", certificate, "--signer", "/site", code=1)
         self.assertIn("not signed by the key in it", self.sentence(completed))
         request = self.key("cert", "request", "/site/clerk").stdout
-        for args in (["--signer", "/nobody"], ["--signer", "/site", "--issuer", "a/b"], ["--signer", "/site", "--not-after", "2000-01-01"]):
+        for args in (["--signer", "/unserved"], ["--signer", "/site", "--issuer", "a/b"], ["--signer", "/site", "--not-after", "2000-01-01"]):
             self.sentence(self.key("cert", "sign", "-", *args, stdin=request, code=1))
         self.key("cert", "sign", "-", "--signer", "/site", "--not-after", "someday", stdin=request, code=2)
         # A certificate whose key is not in the store is refused, also if a key of the same identity
@@ -226,14 +226,14 @@ class KeyStore(Keys):
             (["key", "generate", "/a", "--size", "384"], "256"),
             (["key", "generate", "/a", "--type", "rsa", "--size", "1024"], "2048, 3072 or 4096"),
             (["key", "generate", "/a", "--type", "ed25519", "--size", "256"], "--size"),
-            (["key", "default", "/nobody"], "nw key list"),
+            (["key", "default", "/unserved"], "nw key list"),
             (["key", "delete", "/alice/KEY/1"], "nw key list"),
             (["key", "delete", "/alice/KEY/1/self/v=1"], "nw cert"),
-            (["key", "export", "/nobody", "--passphrase-file", self.passphrase], "no identity /nobody"),
+            (["key", "export", "/unserved", "--passphrase-file", self.passphrase], "no identity /unserved"),
             (["key", "export", "/alice", "--passphrase-file", "/no/such/file"], "/no/such/file"),
             (["key", "import", self.passphrase, "--passphrase-file", self.passphrase], "does not contain an exported key"),
             (["cert", "show", "nothing"], "no file nothing"),
-            (["cert", "show", "/nobody"], "no identity /nobody"),
+            (["cert", "show", "/unserved"], "no identity /unserved"),
             (["cert", "default", "/alice"], "nw cert list"),
             (["cert", "export", "/alice/KEY/x/self/v=1"], "no key"),
         ):
@@ -523,6 +523,6 @@ class AuthorizedCommands(Keys):
         self.assertIsNotNone(answer)
         self.assertEqual((answer["signature_type"], answer["key_locator"]), (3, name))
         self.assertEqual(process.wait(TIMEOUT_S), 0)
-        for args, advice in ((["--key", "alice.pem"], "--key-name"), (["--key", "/nobody"], "nw key list")):
+        for args, advice in ((["--key", "alice.pem"], "--key-name"), (["--key", "/unserved"], "nw key list")):
             text = self.sentence(self.key("poke", *args, "/x", "hello", router=router, code=1))
             self.assertTrue(re.search(re.escape(advice), text), text)

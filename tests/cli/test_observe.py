@@ -145,7 +145,7 @@ class Trace(ControlSocketTest):
 
     def test_trace_shows_rejected_unanswered_and_awaited_interests(self):
         router = self.router()
-        text = self.args(router, "/nobody")
+        text = self.args(router, "/unserved")
         self.assertRegex(text, r"FIB: / has no next hop\n")
         self.assertRegex(text, r"ends here \(no_route\)|Nack \(NoRoute\) to face \d+: sent")
         silent = free_port()
@@ -170,7 +170,7 @@ class Trace(ControlSocketTest):
         for line in remaining.splitlines():
             self.assertEqual(json.loads(line)["name"], "/waited/for")
         # The trace ended with its reader, so another one can start.
-        self.assertTrue(until(lambda: subprocess.run([NW, "trace", "/nobody"], env=router.environment(), capture_output=True).returncode == 0))
+        self.assertTrue(until(lambda: subprocess.run([NW, "trace", "/unserved"], env=router.environment(), capture_output=True).returncode == 0))
 
     def test_trace_shows_aggregation_and_multicast(self):
         router = self.router()
@@ -300,7 +300,7 @@ class Tap(ControlSocketTest):
             tap.send_signal(signal.SIGCONT)
         time.sleep(1)
         # The next captured packet carries the count of lost ones.
-        self.nw("peek", "/nobody", router=router, code=7)
+        self.nw("peek", "/unserved", router=router, code=7)
         time.sleep(0.5)
         tap.send_signal(signal.SIGINT)
         _, output = tap.communicate(timeout=TIMEOUT_S)

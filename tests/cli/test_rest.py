@@ -30,7 +30,7 @@ class Rest(ControlSocketTest):
         router = self.router()
         self.answering(router)
         self.nw("ping", "/p", "-c", 20, "-i", 5, router=router)
-        self.nw("peek", "/nobody", router=router, code=7)
+        self.nw("peek", "/unserved", router=router, code=7)
         code, text = http(self.control(router), "GET /metrics")
         values = dict(line.rsplit(" ", 1) for line in text.decode().splitlines() if not line.startswith("#"))
         self.assertEqual(code, 200)

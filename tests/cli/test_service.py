@@ -196,11 +196,11 @@ class SplitGraph(Services):
         check_ended = lambda listen, to: ["--listen", listen, "--to", f"next={to}"]
         self.service("wrong", "counter", *check_ended(f"unix://{self.near}", f"shm://{far}"), "--name", "wrong")
         self.until(lambda: "write unix:// or shm:// on both sides" in self.log_text("wrong"), "the mistake is logged")
-        self.service("nobody", "counter", *check_ended(f"unix://{near}", f"shm://{self.folder}/nobody.sock"), "--name", "nobody")
-        self.until(lambda: "no such path" in self.log_text("nobody"), "the mistake is logged")
+        self.service("unserved", "counter", *check_ended(f"unix://{near}", f"shm://{self.folder}/unserved.sock"), "--name", "unserved")
+        self.until(lambda: "no such path" in self.log_text("unserved"), "the mistake is logged")
         self.assertIn("at an absolute path", self.refused("run", "counter", *check_ended("shm://near.sock", f"shm://{far}")))
         # The address is in use by a running program; then only the socket file is left.
-        args = check_ended(f"shm://{far}", f"unix://{self.folder}/nobody.sock")
+        args = check_ended(f"shm://{far}", f"unix://{self.folder}/unserved.sock")
         self.assertIn("is in use by a running program", self.refused("run", "counter", *args, "--name", "late"))
         plain.close()
         self.assertTrue(far.exists())
@@ -311,8 +311,8 @@ class SingleElement(Services):
 
     def test_commands_without_service_fail(self):
         for verb in ("status", "links", "statistics", "graph", "drain", "stop"):
-            output = self.sentence(self.nw("service", verb, "nobody", code=4))
-            self.assertIn(f"can't reach a service at {self.folder}/nw-service-nobody.sock", output)
+            output = self.sentence(self.nw("service", verb, "unserved", code=4))
+            self.assertIn(f"can't reach a service at {self.folder}/nw-service-unserved.sock", output)
             self.assertIn("is it running?", output)
 
     def last(self, *args):

@@ -102,7 +102,7 @@ fn lines_of_code_fit_in_their_columns() {
 #[test]
 fn lines_of_prose_fit_in_their_columns() {
     let mut found = Vec::new();
-    for path in files(&[".md"]) {
+    for path in files(&[".md"]).into_iter().filter(|path| !shown(path).starts_with("docs/log/")) {
         let mut fenced = false;
         for (number, line) in (1..).zip(read(&path).lines()) {
             fenced ^= line.trim_start().starts_with("```");
@@ -135,6 +135,15 @@ fn retired() -> Vec<Retired> {
     list("retired-words.txt").into_iter().map(entry).collect()
 }
 
+/// Returns whether a text has a phrase, not as part of other words.
+fn has_phrase(text: &str, phrase: &str) -> bool {
+    let is_inside = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    text.match_indices(phrase).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + phrase.len()..]);
+        !is_inside(before.chars().next_back()) && !is_inside(after.chars().next())
+    })
+}
+
 /// The words of a text: runs of letters, digits and underscores.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
@@ -148,10 +157,15 @@ fn retired_words_are_not_used() {
     let mut found = Vec::new();
     for path in files(&endings) {
         let name = shown(&path);
-        if name.starts_with("xtask/") || name == "CHANGELOG.md" {
+        // The changelog names old words; the log is kept as it was written.
+        let is_exempt =
+            ["xtask/", "docs/log/", "CHANGELOG.md"].iter().any(|start| name.starts_with(start));
+        if is_exempt {
             continue;
         }
         for (number, line) in (1..).zip(read(&path).lines()) {
+            // `octets` is a method of the standard library's addresses.
+            let line = &line.replace(".octets()", "");
             let present: BTreeSet<&str> = words(line).collect();
             let lower = line.to_lowercase();
             let lower_words: BTreeSet<&str> = words(&lower).collect();
@@ -159,7 +173,7 @@ fn retired_words_are_not_used() {
                 let word = entry.word.as_str();
                 let is_identifier = word.contains('_') || word.starts_with(char::is_uppercase);
                 let is_there = match (is_identifier, word.contains(' ')) {
-                    (_, true) => lower.contains(word),
+                    (_, true) => has_phrase(&lower, word),
                     (true, false) => present.contains(word),
                     (false, false) => lower_words.contains(word),
                 };

@@ -136,11 +136,6 @@ impl Verifier {
         self.required = true;
     }
 
-    /// Returns whether a signature by a trusted key is required.
-    pub const fn requires_trusted(&self) -> bool {
-        self.required
-    }
-
     /// Returns whether there is no key to verify with.
     pub fn is_without_keys(&self) -> bool {
         self.anchors.is_empty() && self.secrets.is_empty() && self.rules.is_empty()

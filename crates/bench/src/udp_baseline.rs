@@ -93,7 +93,7 @@ pub fn send(from: SocketAddr, to: SocketAddr, count: u64, len: usize, window: u6
         let _ = socket.send(&datagram);
         match receive(&socket, &mut answer)? {
             Some((HELLO, ..)) => break,
-            _ => ensure!(started.elapsed() < START_TIMEOUT, "nobody is at {to}"),
+            _ => ensure!(started.elapsed() < START_TIMEOUT, "no receiver at {to}"),
         }
     }
     let (mut sent, mut came) = (0, 0);

@@ -1,6 +1,6 @@
 //! Publishes datasets as segmented, versioned Data packets.
 //!
-//! "`<name>/<version>/<segment>`, 8000 octets a segment, FreshnessPeriod 1 s, CachePolicy NoCache."
+//! "`<name>/<version>/<segment>`, 8000 bytes a segment, FreshnessPeriod 1 s, CachePolicy NoCache."
 //! FinalBlockId is in all segments: NDNd's client expects it in the first, others in the last. Only
 //! content is stored; packets are encoded on request.
 //!

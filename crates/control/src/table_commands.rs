@@ -280,7 +280,7 @@ impl Erasure {
         }
         Some(ControlResponse::ok(ControlParameters {
             count: Some(self.progress.erased as u64),
-            // "Capacity in the reply: there is more, and one command erases so many."
+            // "Capacity in the reply: there is more, and one command erases a limited number."
             capacity: (self.progress.has_more && !self.has_limit).then_some(ERASE_MAX),
             ..ControlParameters::of(prefix)
         }))

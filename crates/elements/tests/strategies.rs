@@ -113,7 +113,7 @@ impl World {
                     *self.got.entry(number).or_default() += 1;
                     self.answer(number, sent.bytes, sent.link);
                 }
-                other => panic!("nobody expected {other:?}"),
+                other => panic!("unexpected: {other:?}"),
             }
         }
     }

@@ -472,7 +472,7 @@ mod tests {
         ("/a", 0xe911_feef_d5de_0ba2),
         ("/a/b", 0x66b9_bd73_2a89_3b94),
         ("/video/foo/seg=1", 0x3109_d753_5471_cb12),
-        ("/a/component-of-more-than-sixteen-octets", 0xc02c_d448_4325_9de8),
+        ("/a/component-of-more-than-sixteen-octets", 0xc02c_d448_4325_9de8), // (retired word)
     ];
 
     proptest! {

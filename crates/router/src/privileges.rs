@@ -229,7 +229,7 @@ mod tests {
         let passwd = "root:x:0:0:root:/root:/bin/sh\nnamewire:x:990:991::/:/bin/false\nbroken:x\n";
         assert_eq!(User::find_in(passwd, "namewire"), Ok(User { uid: 990, gid: 991 }));
         assert_eq!(User::find_in(passwd, "5:6"), Ok(User { uid: 5, gid: 6 }));
-        for unknown in ["nobody", "broken", "5", "", "990:"] {
+        for unknown in ["unknown", "broken", "5", "", "990:"] {
             assert!(User::find_in(passwd, unknown).is_err(), "{unknown}");
         }
     }

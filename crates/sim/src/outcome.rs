@@ -83,7 +83,7 @@ row! {
         /// Data with a congestion mark.
         marks: u64,
         /// Bytes of Data received (producers: sent).
-        octets: u64,
+        octets: u64, // (retired word) a column
         /// Megabits of these per second, until a download was complete.
         mbps: f64,
         /// Mean time from Interest to Data.
@@ -113,7 +113,7 @@ row! {
         /// Packets transmitted.
         packets: u64,
         /// Bytes of these.
-        octets: u64,
+        octets: u64, // (retired word) a column
         /// Packets delivered.
         delivered: u64,
         /// Packets dropped at a full queue.
@@ -412,7 +412,7 @@ fn applications(simulation: &Simulation, duration_s: f64) -> Vec<ApplicationRow>
             joined: c.joined,
             late: c.late,
             marks: c.marks,
-            octets: c.bytes,
+            octets: c.bytes, // (retired word) a column
             mbps: c.bytes as f64 * 8.0 / 1e6 / done_s.unwrap_or(duration_s),
             rtt_mean_ms: (count > 0).then(|| ms(c.rtt_sum_ns) / count as f64),
             rtt_p50_ms: at(0.5),
@@ -437,7 +437,7 @@ fn links(simulation: &Simulation) -> Vec<LinkRow> {
             from: name(from),
             to: name(to),
             packets: c.packets,
-            octets: c.bytes,
+            octets: c.bytes, // (retired word) a column
             delivered: c.delivered,
             dropped_queue: c.dropped_queue,
             lost: c.lost,

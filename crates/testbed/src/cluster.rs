@@ -427,7 +427,7 @@ impl Cluster {
     /// Returns a balancer that can be killed or restarted.
     ///
     /// # Panics
-    /// Panics if there are not so many balancers.
+    /// Panics if there is no balancer with this index.
     pub fn balancer_mut(&mut self, at: usize) -> &mut Balancer {
         &mut self.balancers[at]
     }

@@ -219,7 +219,7 @@ mod tests {
         assert!(bars.windows(2).all(|pair| pair[0].0 < pair[1].0));
     }
 
-    /// A run that saw nothing still makes a page, which names nobody else's place and is escaped.
+    /// A run without packets makes a page without links to other hosts, with text escaped.
     #[test]
     fn a_page_stands_alone() {
         let measured = Measured::new(Duration::from_secs(1));

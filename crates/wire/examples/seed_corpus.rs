@@ -86,7 +86,7 @@ fn names() -> Seeds {
         ("ok-implicit-digest", value(&format!("/a/{digest}"))),
         ("ok-parameters-digest", value(&format!("/a/params-sha256={}", "00".repeat(32)))),
         (
-            "ok-all-octets",
+            "ok-all-bytes",
             name("/").with_generic((0..=255).collect::<Vec<u8>>()).as_ref().as_bytes().to_vec(),
         ),
         ("ok-largest-type", value("/65535=x")),
@@ -280,7 +280,7 @@ fn data() -> Seeds {
     vec![
         ("ok-least", data_of(&[INFO, VALUE])),
         ("ok-every-field", built(&whole, &[])),
-        ("ok-8000-octets", built(&DataBuilder::new(&segment, &large), &[])),
+        ("ok-8000-bytes", built(&DataBuilder::new(&segment, &large), &[])),
         ("ok-name-of-root", element(6, &[&[7, 0], INFO, VALUE].concat())),
         ("ok-null-signature", info(&[27, 1, 200])),
         ("ok-key-name", info(&[27, 1, 3, 28, 5, 7, 3, 8, 1, b'k'])),

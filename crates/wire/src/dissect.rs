@@ -323,12 +323,7 @@ impl fmt::Display for Line<'_> {
         write!(f, "{:>5}  {:indent$}", self.offset, "", indent = self.depth * 2)?;
         if let Some(typ) = self.typ {
             let name = if self.name.is_empty() { "unknown" } else { self.name };
-            write!(
-                f,
-                "{name} ({typ}), {} octet{}",
-                self.len,
-                if self.len == 1 { "" } else { "s" }
-            )?;
+            write!(f, "{name} ({typ}), {} byte{}", self.len, if self.len == 1 { "" } else { "s" })?;
             if !matches!(self.value, Value::Elements | Value::Empty) {
                 f.write_str(": ")?;
             }

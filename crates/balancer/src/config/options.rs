@@ -43,7 +43,7 @@ section! {
         control_member: Option<String> = None, as "\"m1\"";
         /// A text from which the key of the name hash is derived. Two balancers of one cluster need
         /// the same, here or in key_file.
-        secret: Option<String> = None, as "\"a long text that nobody guesses\"";
+        secret: Option<String> = None, as "\"a long text that can not be guessed\"";
         /// A file with the key, created at the first start. Default, without secret:
         /// <state_dir>/<name>.key.
         key_file: Option<PathBuf> = None, as "\"/etc/namewire/cluster.key\"";
@@ -138,7 +138,7 @@ section! {
         interval_ms: u32 = 250, in 50..=60_000;
         /// If the control member does not appear after the start within this time, another member
         /// takes its place, seconds.
-        failover_timeout_s: u32 = 30, in 0..=3600, was "patience_s";
+        failover_timeout_s: u32 = 30, in 0..=3600, was "patience_s"; // (retired word)
         /// Maximum number of replicated routes. Further ones are counted as skipped.
         routes_max: u32 = 1_000_000, in 1..=10_000_000;
     }

@@ -189,6 +189,7 @@ fn old_option_name_is_accepted_and_reported() {
     assert_eq!((config.drain.idle_ms, config.routes.failover_timeout_s), (700, 9));
     let reports: Vec<_> = config.renamed.iter().map(|renamed| renamed.new.as_str()).collect();
     assert_eq!(reports.len(), 5, "{reports:?}");
-    let twice = old.replace("patience_s = 9", "patience_s = 9\nfailover_timeout_s = 9");
+    let line = "patience_s = 9"; // (retired word)
+    let twice = old.replace(line, &format!("{line}\nfailover_timeout_s = 9"));
     assert!(Config::parse("b.toml", &twice).is_err());
 }

@@ -70,7 +70,7 @@ impl FragmentLog {
         let full = (refused > 0).then(|| {
             format!(
                 "no space to hold {refused} IPv4 fragments that arrived before the first one of their packet: \
-                 they were dropped (ip_fragment_lost). So many arrive if a path reorders or loses packets, or in \
+                 they were dropped (ip_fragment_lost). They arrive if a path reorders or loses packets, or in \
                  an attack. To avoid them, use Data that fit into one frame"
             )
         });

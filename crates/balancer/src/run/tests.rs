@@ -535,10 +535,10 @@ fn weight_is_measured_and_remote_agent_completes_a_member() {
         (1, "udp4://192.0.2.7:6363")
     );
     let report = AgentReport { generation: Some(replica.generation), ..AgentReport::default() };
-    assert!(bench.balancer().on_remote_report("nobody", &report).is_err());
+    assert!(bench.balancer().on_remote_report("unknown", &report).is_err());
     bench.balancer().on_remote_report("far", &report).unwrap();
     assert_eq!(bench.balancer().replica_for("far", replica.generation), Ok(None));
-    assert!(bench.balancer().replica_for("nobody", 0).is_err());
+    assert!(bench.balancer().replica_for("unknown", 0).is_err());
     bench.until("it takes names", |bench| bench.state("far") == Some(MemberState::Active));
     answers.join().unwrap();
 }

@@ -397,7 +397,7 @@ impl<H: Host> Bench<H> {
                     let hop = NextHop { face: PRODUCER, cost: 10 };
                     router
                         .set_route(now, prefix.as_ref(), &[hop], Strategies::DEFAULT, context)
-                        .expect("the FIB was made for so many");
+                        .expect("the FIB has space for all routes");
                 }
                 took += started.elapsed();
             }
@@ -426,7 +426,7 @@ impl<H: Host> Bench<H> {
             let hop = NextHop { face: PRODUCER, cost: 10 };
             router
                 .set_route(now, route(change).as_ref(), &[hop], Strategies::DEFAULT, context)
-                .expect("the FIB was made for so many");
+                .expect("the FIB has space for all routes");
             router.remove_route(route(change + 8).as_ref());
         });
     }

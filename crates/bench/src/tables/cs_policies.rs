@@ -2,7 +2,7 @@
 //!
 //! A hundred thousand names are asked for by Zipf's law (the `n`th in proportion to `n^-exponent`),
 //! a miss fetches the Data. In `zipf/…` that is all; in `scan/…` every other Interest asks for a
-//! name that nobody asks for again, as walks through archives do. The store holds a hundredth or a
+//! name that is not requested again, as walks through archives do. The store holds a hundredth or a
 //! tenth of the names. No time is measured, so these rows are the same on every machine.
 
 use super::Row;

@@ -154,8 +154,9 @@ pub struct WorkloadArgs {
     #[arg(long, default_value = "6", value_name = "N")]
     pub components: NumberRange,
     /// Size of a name, bytes: its components with types and lengths; or a range
-    #[arg(long, default_value = "60", value_name = "BYTES")]
-    pub name_octets: NumberRange,
+    #[arg(long, alias = "name-octets", default_value = "60", value_name = "BYTES")]
+    // (retired word)
+    pub name_bytes: NumberRange,
     /// Size of a Data's content, bytes; or a range
     #[arg(long, default_value = "1000", value_name = "BYTES")]
     pub payload: NumberRange,
@@ -254,7 +255,7 @@ impl WorkloadArgs {
             },
             zipf: self.zipf,
             components: self.components,
-            name_len: self.name_octets,
+            name_len: self.name_bytes,
             payload: self.payload,
             can_be_prefix: self.can_be_prefix,
             hit_ratio: self.hit_ratio,

@@ -213,7 +213,7 @@ fn report_end(
     let seconds = started.elapsed().as_secs_f64();
     if args.json {
         let mut event =
-            json!({ "event": "end", "answered": interests, "octets": bytes, "seconds": seconds });
+            json!({ "event": "end", "answered": interests, "octets": bytes, "seconds": seconds }); // (retired word)
         xdp.into_iter().for_each(|xdp| event["xdp"] = json!(xdp));
         json_line(&event)?;
     } else {

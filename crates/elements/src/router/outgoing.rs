@@ -70,7 +70,7 @@ impl Router {
         } else if self.pit.upsert_out(entry, record).is_err() {
             return Err(DropCause::PitFull);
         }
-        // "Upstream tokens are exactly 6 octets."
+        // "Upstream tokens are exactly 6 bytes."
         let known = self.peer_takes_tokens.get(forward.face.slot()).copied().unwrap_or(false);
         let (token, token_len) = match self.upstream_tokens && known {
             true => (entry.token_padded(), TOKEN_LEN as u8),

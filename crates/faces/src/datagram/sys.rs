@@ -221,7 +221,7 @@ fn from_storage(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
             Some(SocketAddr::from((ip, u16::from_be(v4.sin_port))))
         }
         libc::AF_INET6 => {
-            // SAFETY: likewise for a sockaddr_in6.
+            // SAFETY: the same holds for a sockaddr_in6.
             let v6 = unsafe { &*ptr::from_ref(name).cast::<libc::sockaddr_in6>() };
             let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
             // The flow label does not identify a peer.

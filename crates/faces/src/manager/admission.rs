@@ -34,7 +34,7 @@ const EXAMINED_MAX: usize = 16;
 /// Silence after which a face that received packets may be evicted for a peer with as many faces.
 const IDLE_MIN: Duration = Duration::from_secs(60);
 
-/// Age at which a connection that received nothing may be evicted likewise.
+/// Age at which a connection that received nothing may be evicted.
 const UNUSED_MIN: Duration = Duration::from_secs(1);
 
 /// Faces of each reserve: at most these, and at most an eighth of all.

@@ -48,7 +48,7 @@ impl Counts {
         add(&self.sent, frames);
     }
 
-    /// So many frames more.
+    /// Counts received frames without a face.
     pub fn add_others(&self, frames: u64) {
         add(&self.others, frames);
     }

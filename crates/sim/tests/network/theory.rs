@@ -21,7 +21,7 @@ fn round_trip_time_is_delay_plus_transmission() {
         let bytes_per_packet = |from: &str, to: &str| {
             let link =
                 outcome.links.iter().find(|link| link.from == from && link.to == to).unwrap();
-            link.octets as f64 / link.packets as f64
+            link.octets as f64 / link.packets as f64 // (retired word)
         };
         let bytes = bytes_per_packet("n0", "n1") + bytes_per_packet("n1", "n0");
         let expected_ms = f64::from(last) * (2.0 * 3.0 + bytes * 8.0 / 10e6 * 1e3);
@@ -64,7 +64,7 @@ fn queue_loss_matches_md1k() {
     };
     let probe = run(&text(1.0));
     let link = &probe.links[1];
-    let service_s = link.octets as f64 / link.packets as f64 * 8.0 / 10e6;
+    let service_s = link.octets as f64 / link.packets as f64 * 8.0 / 10e6; // (retired word)
     let outcome = run(&text(load / service_s));
     let link = &outcome.links[1];
     let lost = link.dropped_queue as f64 / link.packets as f64;
@@ -156,7 +156,7 @@ fn download_uses_full_link_rate() {
          [[consumer]]\nkind = \"bulk\"\nprefix = \"/p\"\nat = [\"n0\"]\n",
     );
     let film = row(&outcome, "consumer");
-    let best_s = film.octets as f64 * 8.0 / 20e6;
+    let best_s = film.octets as f64 * 8.0 / 20e6; // (retired word)
     assert!(film.done_s.unwrap() < 1.15 * best_s, "{:?} s instead of {best_s}", film.done_s);
     assert!(film.marks > 0 || film.timeouts > 0, "a queue was long");
 }

@@ -342,22 +342,22 @@ mod tests {
         let sink = Sink::new(&workload(), 10);
         let packet = interest(1, b"abc");
         let (from, to) = ("192.0.2.2:5000", "192.0.2.1:6363");
-        let is_foreign = |frame: &[u8]| {
+        let is_rejected = |frame: &[u8]| {
             matches!(Batch::default().take(frame, OWN, &card(), &sink), FrameOutcome::Foreign)
         };
-        assert!(!is_foreign(&udp((PEER, OWN), from, to, &packet)));
-        assert!(is_foreign(&udp((PEER, PEER), from, to, &packet)), "to another MAC address");
-        assert!(is_foreign(&udp((OWN, OWN), from, to, &packet)), "from this interface");
+        assert!(!is_rejected(&udp((PEER, OWN), from, to, &packet)));
+        assert!(is_rejected(&udp((PEER, PEER), from, to, &packet)), "to another MAC address");
+        assert!(is_rejected(&udp((OWN, OWN), from, to, &packet)), "from this interface");
         assert!(
-            is_foreign(&udp((PEER, OWN), from, "192.0.2.7:6363", &packet)),
+            is_rejected(&udp((PEER, OWN), from, "192.0.2.7:6363", &packet)),
             "to another address"
         );
         for source in
             ["127.0.0.1:5", "0.0.0.0:5", "224.0.0.1:5", "255.255.255.255:5", "192.0.2.1:5"]
         {
-            assert!(is_foreign(&udp((PEER, OWN), source, to, &packet)), "{source}");
+            assert!(is_rejected(&udp((PEER, OWN), source, to, &packet)), "{source}");
         }
-        assert!(is_foreign(&udp((PEER, OWN), from, to, &packet[..packet.len() - 1])), "truncated");
+        assert!(is_rejected(&udp((PEER, OWN), from, to, &packet[..packet.len() - 1])), "truncated");
         let elsewhere =
             InterestBuilder::new("/elsewhere".parse::<nw_name::Name>().unwrap()).nonce(1).encode();
         let mut batch = Batch::default();

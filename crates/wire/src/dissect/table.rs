@@ -177,8 +177,8 @@ static CONTROL_PARAMETERS: &[Row] = &[
     row(109, "ExpirationPeriod", Number("ms")),
     row(133, "FacePersistency", Words(PERSISTENCIES)),
     row(135, "BaseCongestionMarkingInterval", Number("ns")),
-    row(136, "DefaultCongestionThreshold", Number("octets")),
-    row(137, "Mtu", Number("octets")),
+    row(136, "DefaultCongestionThreshold", Number("bytes")),
+    row(137, "Mtu", Number("bytes")),
 ];
 
 static STRATEGY: &[Row] = &[row(t::NAME, "Name", Name)];
@@ -233,16 +233,16 @@ static FACE_STATUS: &[Row] = &[
     row(133, "FacePersistency", Words(PERSISTENCIES)),
     row(134, "LinkType", Words(&[(0, "point-to-point"), (1, "multi-access"), (2, "ad-hoc")])),
     row(135, "BaseCongestionMarkingInterval", Number("ns")),
-    row(136, "DefaultCongestionThreshold", Number("octets")),
-    row(137, "Mtu", Number("octets")),
+    row(136, "DefaultCongestionThreshold", Number("bytes")),
+    row(137, "Mtu", Number("bytes")),
     row(144, "NInInterests", Number("")),
     row(145, "NInData", Number("")),
     row(151, "NInNacks", Number("")),
     row(146, "NOutInterests", Number("")),
     row(147, "NOutData", Number("")),
     row(152, "NOutNacks", Number("")),
-    row(148, "NInBytes", Number("octets")),
-    row(149, "NOutBytes", Number("octets")),
+    row(148, "NInBytes", Number("bytes")),
+    row(149, "NOutBytes", Number("bytes")),
     row(108, "Flags", Flags(&[(1, "local-fields"), (2, "reliability"), (4, "congestion-marking")])),
 ];
 

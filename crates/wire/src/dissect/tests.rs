@@ -36,16 +36,16 @@ fn nack_in_lp_packet_is_printed_as_tree() {
     };
     header.encode(interest.len(), &mut wire);
     wire.extend_from_slice(&interest);
-    let expected = "    0  LpPacket (100), 37 octets
-    2    PitToken (98), 2 octets: ab01
-    6    Nack (800), 5 octets
-   10      NackReason (801), 1 octet: 150 (NoRoute)
-   15    Fragment (80), 22 octets
-   17      Interest (5), 20 octets
-   19        Name (7), 6 octets: /a/b
-   27        CanBePrefix (33), 0 octets
-   29        Nonce (10), 4 octets: 00000001
-   35        InterestLifetime (12), 2 octets: 4000 ms
+    let expected = "    0  LpPacket (100), 37 bytes
+    2    PitToken (98), 2 bytes: ab01
+    6    Nack (800), 5 bytes
+   10      NackReason (801), 1 byte: 150 (NoRoute)
+   15    Fragment (80), 22 bytes
+   17      Interest (5), 20 bytes
+   19        Name (7), 6 bytes: /a/b
+   27        CanBePrefix (33), 0 bytes
+   29        Nonce (10), 4 bytes: 00000001
+   35        InterestLifetime (12), 2 bytes: 4000 ms
 ";
     assert_eq!(text(&wire), expected);
 }
@@ -61,22 +61,22 @@ fn content_is_read_by_the_name_of_its_data() {
     for line in [
         "RibEntry (128)",
         "Route (129)",
-        "Origin (111), 1 octet: 65 (client)",
-        "Flags (108), 1 octet: 0x3 child-inherit capture",
-        "Name (7), 3 octets: /p",
+        "Origin (111), 1 byte: 65 (client)",
+        "Flags (108), 1 byte: 0x3 child-inherit capture",
+        "Name (7), 3 bytes: /p",
     ] {
         assert!(shown.contains(line), "{line} in\n{shown}");
     }
     let status = [element(128, b"nw 0.1"), element(130, &[0; 8])].concat();
     let shown = text(&data("/localhost/nfd/status/general/v=1/seg=0", &status));
-    assert!(shown.contains("NfdVersion (128), 6 octets: \"nw 0.1\""), "{shown}");
-    assert!(shown.contains("CurrentTimestamp (130), 8 octets: 0 ms since 1970"), "{shown}");
+    assert!(shown.contains("NfdVersion (128), 6 bytes: \"nw 0.1\""), "{shown}");
+    assert!(shown.contains("CurrentTimestamp (130), 8 bytes: 0 ms since 1970"), "{shown}");
     let response = element(101, &[element(102, &[200]), element(103, b"OK")].concat());
     let shown = text(&data("/localhost/nfd/rib/register/x", &response));
-    assert!(shown.contains("StatusCode (102), 1 octet: 200"), "{shown}");
+    assert!(shown.contains("StatusCode (102), 1 byte: 200"), "{shown}");
     // The same bytes under another name are shown as bytes or text.
     assert!(!text(&data("/a", &response)).contains("StatusCode"));
-    assert!(text(&data("/a", b"hello")).contains("Content (21), 5 octets: \"hello\""));
+    assert!(text(&data("/a", b"hello")).contains("Content (21), 5 bytes: \"hello\""));
     let metadata = element(7, &element(8, b"target"));
     assert!(text(&data("/a/32=metadata/v=1", &metadata)).contains(": /target"));
 }
@@ -88,7 +88,7 @@ fn parameters_in_command_name_are_shown() {
     let wire = InterestBuilder::new(command).encode();
     let shown = text(&wire);
     assert!(shown.contains("ControlParameters (104)"), "{shown}");
-    assert!(shown.contains("Cost (106), 1 octet: 7"), "{shown}");
+    assert!(shown.contains("Cost (106), 1 byte: 7"), "{shown}");
     let elsewhere =
         InterestBuilder::new(name("/a/nfd/rib/register").with_generic(&parameters)).encode();
     assert!(!text(&elsewhere).contains("ControlParameters"));
@@ -109,7 +109,7 @@ fn fault_is_shown_at_its_offset() {
     // A lifetime of three bytes; the walk continues after it.
     let shown = text(&[5, 13, 7, 3, 8, 1, b'a', 12, 3, 0, 0, 1, 34, 1, 9]);
     assert!(
-        shown.contains("!! number_length") && shown.contains("HopLimit (34), 1 octet: 9"),
+        shown.contains("!! number_length") && shown.contains("HopLimit (34), 1 byte: 9"),
         "{shown}"
     );
     let shown = text(&[5, 7, 7, 3, 8, 1, b'a', 251, 0]);
@@ -123,7 +123,7 @@ fn fragment_is_shown_as_bytes() {
     header.encode(4, &mut wire);
     wire.extend_from_slice(&[5, 200, 7, 3]);
     let shown = text(&wire);
-    assert!(shown.contains("Fragment (80), 4 octets: 05c80703"), "{shown}");
+    assert!(shown.contains("Fragment (80), 4 bytes: 05c80703"), "{shown}");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn depth_lines_and_values_are_bounded() {
     assert_eq!(lines(&many, options).count(), options.lines_max + 1);
     assert!(matches!(lines(&many, options).last().unwrap().value, Value::Cut));
     let long = element(99, &[0xff; 8000]);
-    assert_eq!(text(&long), format!("    0  unknown (99), 8000 octets: {}…\n", "ff".repeat(32)));
+    assert_eq!(text(&long), format!("    0  unknown (99), 8000 bytes: {}…\n", "ff".repeat(32)));
     let text_content = data("/a", "ä".repeat(1000).as_bytes());
     assert!(text(&text_content).contains(&format!("\"{}\"…", "ä".repeat(32))));
 }

@@ -163,7 +163,13 @@ fn retired_words_are_not_used() {
         if is_exempt {
             continue;
         }
+        let mut is_marked_before = false;
         for (number, line) in (1..).zip(read(&path).lines()) {
+            // An old word that must stay is marked on its line or on the line before.
+            let is_marked = line.contains("(retired word)");
+            if core::mem::replace(&mut is_marked_before, is_marked) || is_marked {
+                continue;
+            }
             // `octets` is a method of the standard library's addresses.
             let line = &line.replace(".octets()", "");
             let present: BTreeSet<&str> = words(line).collect();
@@ -177,7 +183,7 @@ fn retired_words_are_not_used() {
                     (true, false) => present.contains(word),
                     (false, false) => lower_words.contains(word),
                 };
-                if is_there && !line.contains("(retired word)") {
+                if is_there {
                     found.push(format!("{name}:{number}: {word} (write: {})", entry.replacement));
                 }
             }

@@ -154,8 +154,8 @@ pub struct WorkloadArgs {
     #[arg(long, default_value = "6", value_name = "N")]
     pub components: NumberRange,
     /// Size of a name, bytes: its components with types and lengths; or a range
+    // The alias is the old name (retired word).
     #[arg(long, alias = "name-octets", default_value = "60", value_name = "BYTES")]
-    // (retired word)
     pub name_bytes: NumberRange,
     /// Size of a Data's content, bytes; or a range
     #[arg(long, default_value = "1000", value_name = "BYTES")]

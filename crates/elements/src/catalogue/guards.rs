@@ -88,9 +88,9 @@ impl Configured for RateLimiter {
             "0.01",
             "share of its rate that a face keeps even if none of its Interests is answered; 1 is all",
         )
-        .formerly("least_share"),
+        .formerly("least_share"), // (retired word)
         ParameterInfo::live("reply_timeout_ms", "2000", "time within which a reply counts as an answer")
-            .formerly("patience_ms"),
+            .formerly("patience_ms"), // (retired word)
         ParameterInfo::live(
             "on_exceed",
             "drop",

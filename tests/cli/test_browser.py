@@ -112,13 +112,18 @@ PAGE = """<!doctype html><title>a page</title><script>
 const bytes = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));
 const body = new Blob([bytes("%(body)s")]);
 const get = async path => (await fetch(path)).json();
-const patience = (promise, ms) => Promise.race([promise, new Promise(done => setTimeout(done, ms))]);
+const patience = (promise, ms) =>
+  Promise.race([promise, new Promise(done => setTimeout(done, ms))]);
 const post = (port, path, accept, language, body) => patience(fetch(`http://127.0.0.1:${port}/${path}`, {
   method: 'POST', mode: 'no-cors', referrerPolicy: 'unsafe-url', headers: {'Accept': accept, 'Accept-Language': language}, body}).catch(() => {}), 4000);
 const websocket = port => patience(new Promise(done => {
   const socket = new WebSocket(`ws://127.0.0.1:${port}/`);
   socket.binaryType = 'arraybuffer';
-  socket.onopen = async () => { socket.send(await body.arrayBuffer()); for (const one of %(commands)s) socket.send(bytes(one)); setTimeout(done, 1000); };
+  socket.onopen = async () => {
+    socket.send(await body.arrayBuffer());
+    for (const one of %(commands)s) socket.send(bytes(one));
+    setTimeout(done, 1000);
+  };
   socket.onerror = socket.onclose = done;
 }), 4000);
 const turn = async port => {

@@ -1,11 +1,13 @@
 """The fenced blocks of a Markdown page, and the directives in comments before them.
 
-<!-- docs: save hello.py -->        the block is written to this file, where the page's commands find it
+<!-- docs: save hello.py -->        the block is written to this file, where the page's commands
+                                    find it
 <!-- docs: file crates/x/y.rs -->   the block is this file of the repository, to the letter
 <!-- docs: needs nw tap -->         skipped, and said so, where the program has no such command
 <!-- docs: needs [rib] -->          or no such section or option in its configuration
 <!-- docs: by nw balancer config --check -->   a toml block is checked by this command
-<!-- docs: not run: why -->         shown only; used where running would need another machine or rights
+<!-- docs: not run: why -->         shown only; used where running would need another machine or
+                                    rights
 """
 
 import re

@@ -137,7 +137,8 @@ async def run_tests(h: Harness, picked) -> tuple[int, int, int]:
             verdict, why = "FAIL", str(e)
         except asyncio.TimeoutError:
             verdict, why = "FAIL", f"not done within {limit:.0f} s"
-        except Exception as e:  # noqa: BLE001 - a library that throws is a failed test, shown with its place
+        # A library that throws is a failed test, shown with its place.
+        except Exception as e:  # noqa: BLE001
             at = traceback.extract_tb(e.__traceback__)[-1]
             verdict, why = (
                 "FAIL",

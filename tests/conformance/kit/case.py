@@ -268,7 +268,8 @@ async def run_one(router: Router, c: Case, transport: str, number: int) -> Outco
         out.verdict, out.reason = "failed", str(e) or type(e).__name__
     except asyncio.TimeoutError:
         out.verdict, out.reason = "failed", f"not done after {c.limit:.0f} s"
-    except Exception as e:  # noqa: BLE001 - a case that breaks is a failed case, shown with its place
+    # A case that breaks is a failed case, shown with its place.
+    except Exception as e:  # noqa: BLE001
         at = traceback.extract_tb(e.__traceback__)[-1]
         out.verdict, out.reason = (
             "failed",

@@ -31,7 +31,9 @@ class Router:
         self.config = Path(folder) / f"{name}.toml"
         self.write(extra)
         self.log = open(Path(folder) / f"{name}.log", "w+")
-        self.process = subprocess.Popen([NW, "run", "-c", self.config], stderr=self.log, stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            [NW, "run", "-c", self.config], stderr=self.log, stdin=subprocess.DEVNULL
+        )
         deadline = time.monotonic() + TIMEOUT_S
         while not self.is_listening():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -80,14 +82,33 @@ class CommandLine(unittest.TestCase):
         return router
 
     def nw(self, *args, router=None, code=0, stdin=b"", timeout=TIMEOUT_S, **options):
-        environment = router.environment() if router else {**os.environ, "NDN_CLIENT_TRANSPORT": f"unix://{self.folder}/none.sock"}
-        completed = subprocess.run([NW, *map(str, args)], input=stdin, capture_output=True, timeout=timeout, env=environment, **options)
-        self.assertEqual(completed.returncode, code, f"nw {args}: {completed.stdout[-400:]!r} {completed.stderr[-800:]!r}")
+        environment = (
+            router.environment()
+            if router
+            else {**os.environ, "NDN_CLIENT_TRANSPORT": f"unix://{self.folder}/none.sock"}
+        )
+        completed = subprocess.run(
+            [NW, *map(str, args)],
+            input=stdin,
+            capture_output=True,
+            timeout=timeout,
+            env=environment,
+            **options,
+        )
+        self.assertEqual(
+            completed.returncode,
+            code,
+            f"nw {args}: {completed.stdout[-400:]!r} {completed.stderr[-800:]!r}",
+        )
         return completed
 
     def start(self, router, *args):
         process = subprocess.Popen(
-            [NW, *map(str, args)], env=router.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [NW, *map(str, args)],
+            env=router.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
 
         def finish():

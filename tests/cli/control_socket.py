@@ -44,7 +44,13 @@ class ControlSocketTest(CommandLine):
 
     def traffic(self, router, name="/p", interval=2):
         args = [NW, "ping", name, "-i", str(interval), "--json"]
-        process = subprocess.Popen(args, env=router.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            args,
+            env=router.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         return process

@@ -36,7 +36,7 @@ def read(data):
         for _ in range(2):
             first = data[at]
             size = {253: 2, 254: 4, 255: 8}.get(first, 0)
-            numbers.append(int.from_bytes(data[at + 1:at + 1 + size], "big") if size else first)
+            numbers.append(int.from_bytes(data[at + 1 : at + 1 + size], "big") if size else first)
             at += 1 + size
         end = at + numbers[1]
         if end > len(data):
@@ -110,12 +110,16 @@ class Producer:
 
     def _register(self, prefix):
         command = name("localhost/nfd/rib/register") + tlv(8, tlv(0x68, tlv(7, name(prefix))))
-        info = tlv(44, tlv(27, b"\0") + tlv(38, os.urandom(8)) + tlv(40, integer(int(time.time() * 1000))))
+        info = tlv(
+            44, tlv(27, b"\0") + tlv(38, os.urandom(8)) + tlv(40, integer(int(time.time() * 1000)))
+        )
         parameters = tlv(36)
         signature = tlv(46, hashlib.sha256(command + parameters + info).digest())
         tail = parameters + info + signature
         digest = tlv(2, hashlib.sha256(tail).digest())
-        self.socket.sendall(tlv(5, tlv(7, command + digest) + tlv(18) + tlv(10, os.urandom(4)) + tail))
+        self.socket.sendall(
+            tlv(5, tlv(7, command + digest) + tlv(18) + tlv(10, os.urandom(4)) + tail)
+        )
         answer = self._packet()
         assert b"\x66\x01\xc8" in answer, answer
 
@@ -126,7 +130,7 @@ class Producer:
             except IndexError:
                 packet = self._first()
             if packet:
-                self.buffer = self.buffer[len(packet):]
+                self.buffer = self.buffer[len(packet) :]
                 return packet
             received = self.socket.recv(65536)
             if not received:

@@ -27,7 +27,9 @@ class Bench(CommandLine):
         router = self.router()
         for transport, args in self.transports(router).items():
             with self.subTest(transport):
-                result = self.run_json(*args, "--packets", 2000, "--window", 16, "--can-be-prefix", 0.1, router=router)
+                result = self.run_json(
+                    *args, "--packets", 2000, "--window", 16, "--can-be-prefix", 0.1, router=router
+                )
                 self.assertTrue(result["complete"])
                 self.assertEqual(result["asked"], 2000)
                 self.assertEqual(result["asked"], result["answered"] + result["lost"])
@@ -37,7 +39,9 @@ class Bench(CommandLine):
                 self.assertGreater(result["answered_by_sink"], 0)
 
     def test_generate_over_shared_memory_answers_all(self):
-        result = self.run_json("--over", "memory", "--packets", 20000, "--hit-ratio", 0.3, "--names", 1000)
+        result = self.run_json(
+            "--over", "memory", "--packets", 20000, "--hit-ratio", 0.3, "--names", 1000
+        )
         self.assertEqual((result["answered"], result["lost"], result["over"]), (20000, 0, "memory"))
         self.assertAlmostEqual(result["hit_ratio"], 0.3, delta=0.015)
 
@@ -50,27 +54,52 @@ class Bench(CommandLine):
         self.assertAlmostEqual(poisson["asked"], 1000, delta=200)
 
     def test_same_seed_makes_same_traffic(self):
-        args = ["--over", "memory", "--packets", 3000, "--window", 1, "--names", 500, "--payload", "10-2000", "--components", "4-8", "--name-bytes", "70-120"]
+        args = [
+            "--over",
+            "memory",
+            "--packets",
+            3000,
+            "--window",
+            1,
+            "--names",
+            500,
+            "--payload",
+            "10-2000",
+            "--components",
+            "4-8",
+            "--name-bytes",
+            "70-120",
+        ]
         first, same_seed, other_seed = (self.run_json(*args, "--seed", seed) for seed in (7, 7, 8))
         self.assertEqual(first["answered_by_sink"], same_seed["answered_by_sink"])
         self.assertNotEqual(first["answered_by_sink"], other_seed["answered_by_sink"])
 
     def test_hit_ratio_through_router_is_reached(self):
         router = self.router()
-        result = self.run_json("--hit-ratio", 0.5, "--names", 500, "--packets", 20000, router=router)
+        result = self.run_json(
+            "--hit-ratio", 0.5, "--names", 500, "--packets", 20000, router=router
+        )
         self.assertAlmostEqual(result["hit_ratio"], 0.5, delta=0.03)
 
     def test_generate_and_answer_in_two_processes_agree(self):
         router = self.router()
         sink = self.start(router, "bench", "answer", "--prefix", "/far/bench", "--json")
-        self.assertEqual(json.loads(sink.stdout.readline()), {"event": "ready", "prefix": "/far/bench"})
-        completed = self.nw("bench", "generate", "--prefix", "/far/bench", "--packets", 500, "--json", router=router)
+        self.assertEqual(
+            json.loads(sink.stdout.readline()), {"event": "ready", "prefix": "/far/bench"}
+        )
+        completed = self.nw(
+            "bench", "generate", "--prefix", "/far/bench", "--packets", 500, "--json", router=router
+        )
         result = json.loads(completed.stdout)
-        self.assertEqual((result["answered"], result["answered_by_sink"], result["hit_ratio"]), (500, None, None))
+        self.assertEqual(
+            (result["answered"], result["answered_by_sink"], result["hit_ratio"]), (500, None, None)
+        )
         # The generator does not know the content of the Data, only its size.
         self.assertIsNone(result["workload"]["payload"])
         self.assertGreater(result["data_bytes"]["min"], 1000)
-        text = self.nw("bench", "generate", "--prefix", "/far/bench", "--packets", 50, router=router).stdout.decode()
+        text = self.nw(
+            "bench", "generate", "--prefix", "/far/bench", "--packets", 50, router=router
+        ).stdout.decode()
         self.assertNotIn("bytes of content", text)
         self.assertRegex(text, r"data size +\d+")
         sink.send_signal(signal.SIGINT)
@@ -79,9 +108,15 @@ class Bench(CommandLine):
 
     def test_short_runs_print_complete_results(self):
         page = Path(self.folder) / "page.html"
-        latency_us = json.loads(self.nw("bench", "run", "--over", "memory", "--packets", 1, "--json", "--html", page).stdout)["latency_us"]
-        self.assertEqual(len(set(latency_us.values())), 1, "minimum, quantiles and maximum of one sample are that sample")
-        self.assertEqual(page.read_text().count("<svg"), 2, "nothing over time")
+        # On a busy machine the only answer may arrive in another interval than its request.
+        for _ in range(10):
+            args = ("--over", "memory", "--packets", 1, "--json", "--html", page)
+            latency_us = json.loads(self.nw("bench", "run", *args).stdout)["latency_us"]
+            self.assertEqual(len(set(latency_us.values())), 1, "all values of one sample are equal")
+            charts = page.read_text().count("<svg")
+            if charts == 2:
+                break
+        self.assertEqual(charts, 2, "a run of one interval has no charts over time")
         self.nw("bench", "run", "--over", "memory", "--packets", 20000, "--html", page)
         self.assertEqual(page.read_text().count("<svg"), 4)
 
@@ -94,7 +129,9 @@ class Bench(CommandLine):
     def test_ctrl_c_prints_results_so_far(self):
         router = self.router()
         for verb in (["--over", "memory"], []):
-            process = self.start(router, "bench", "run", "--rate", 200, "--seconds", 600, "--json", *verb)
+            process = self.start(
+                router, "bench", "run", "--rate", 200, "--seconds", 600, "--json", *verb
+            )
             time.sleep(1.5)
             process.send_signal(signal.SIGINT)
             out, _ = process.communicate(timeout=10)
@@ -116,8 +153,13 @@ class Bench(CommandLine):
 
     def test_unanswered_requests_are_reported(self):
         router = self.router()
-        completed = self.nw("bench", "generate", "--packets", 10, "--lifetime", 200, router=router, code=1)
-        self.assertRegex(completed.stderr.decode(), "nw: no Interest under /bench was answered: .*nw bench answer")
+        completed = self.nw(
+            "bench", "generate", "--packets", 10, "--lifetime", 200, router=router, code=1
+        )
+        self.assertRegex(
+            completed.stderr.decode(),
+            "nw: no Interest under /bench was answered: .*nw bench answer",
+        )
         self.assertRegex(completed.stdout.decode(), r"refused +10 +Nack\(NoRoute\)")
 
     def test_bench_without_router_fails(self):
@@ -139,7 +181,11 @@ class Bench(CommandLine):
             (2, ["run", "--payload", "9-3"], "smaller number first"),
             (2, ["run", "--seconds", "soon"], "number of seconds"),
             (2, ["run", "--over", "wire"], "memory"),
-            (1, ["generate", "--xdp", "no-such-card", "--socket", "udp4://192.0.2.1:6363"], "no network interface no-such-card"),
+            (
+                1,
+                ["generate", "--xdp", "no-such-card", "--socket", "udp4://192.0.2.1:6363"],
+                "no network interface no-such-card",
+            ),
             (1, ["answer", "--xdp", "no-such-card"], "no network interface no-such-card"),
             (2, ["answer", "--xdp", "eth0", "--no-register"], "cannot be used"),
             (2, ["answer", "--port", 7000], "--xdp"),
@@ -149,7 +195,9 @@ class Bench(CommandLine):
                 self.assertIn(expected, completed.stderr.decode())
 
     def test_results_are_printed_as_table(self):
-        out = self.nw("bench", "run", "--over", "memory", "--packets", 1000, "--rate", 5000).stdout.decode()
+        out = self.nw(
+            "bench", "run", "--over", "memory", "--packets", 1000, "--rate", 5000
+        ).stdout.decode()
         self.assertRegex(out, r"open loop, 5000 requests a second over memory")
         self.assertRegex(out, r"answered +1000 +\d+ a second, [\d.]+ Mbit/s")
         self.assertRegex(out, r"lost +0 +0\.000 %")
@@ -160,9 +208,16 @@ class Bench(CommandLine):
         self.nw("bench", "run", "--over", "memory", "--packets", 5000, "--html", path)
         page = path.read_text()
         self.assertEqual(page.count("<svg"), 4)
-        for label in ("latency (µs)", "time since the start (s)", "requests a second", "share of requests (%)"):
+        for label in (
+            "latency (µs)",
+            "time since the start (s)",
+            "requests a second",
+            "share of requests (%)",
+        ):
             self.assertIn(label, page)
-        self.assertEqual(set(re.findall(r"https?://[^\"< ]+", page)), {"http://www.w3.org/2000/svg"})
+        self.assertEqual(
+            set(re.findall(r"https?://[^\"< ]+", page)), {"http://www.w3.org/2000/svg"}
+        )
         self.assertNotRegex(page, "<script|src=|href=|NaN|inf[^o]")
 
 

@@ -18,7 +18,14 @@ from pathlib import Path
 
 from command_line import CommandLine, free_port
 
-CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+CHROMIUM = next(
+    (
+        path
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (path := shutil.which(name))
+    ),
+    None,
+)
 FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
            --disable-component-update --disable-sync --disable-extensions --mute-audio""".split()
 BROWSER_S = 90
@@ -44,10 +51,20 @@ def command(verb, parameters):
     name = components("/localhost/nfd/" + verb) + [tlv(8, tlv(0x68, parameters))]
     application = tlv(0x24)
     now_ms = int(time.time() * 1000)
-    info = tlv(0x2C, tlv(0x1B, b"\0") + tlv(0x26, os.urandom(8)) + tlv(0x28, now_ms.to_bytes(8, "big")))
+    info = tlv(
+        0x2C, tlv(0x1B, b"\0") + tlv(0x26, os.urandom(8)) + tlv(0x28, now_ms.to_bytes(8, "big"))
+    )
     signature = tlv(0x2E, hashlib.sha256(b"".join(name) + application + info).digest())
     name.append(tlv(2, hashlib.sha256(application + info + signature).digest()))
-    return tlv(5, tlv(7, b"".join(name)) + tlv(0x12) + tlv(0x0A, os.urandom(4)) + application + info + signature)
+    return tlv(
+        5,
+        tlv(7, b"".join(name))
+        + tlv(0x12)
+        + tlv(0x0A, os.urandom(4))
+        + application
+        + info
+        + signature,
+    )
 
 
 def commands():
@@ -95,13 +112,18 @@ PAGE = """<!doctype html><title>a page</title><script>
 const bytes = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));
 const body = new Blob([bytes("%(body)s")]);
 const get = async path => (await fetch(path)).json();
-const patience = (promise, ms) => Promise.race([promise, new Promise(done => setTimeout(done, ms))]);
+const patience = (promise, ms) =>
+  Promise.race([promise, new Promise(done => setTimeout(done, ms))]);
 const post = (port, path, accept, language, body) => patience(fetch(`http://127.0.0.1:${port}/${path}`, {
   method: 'POST', mode: 'no-cors', referrerPolicy: 'unsafe-url', headers: {'Accept': accept, 'Accept-Language': language}, body}).catch(() => {}), 4000);
 const websocket = port => patience(new Promise(done => {
   const socket = new WebSocket(`ws://127.0.0.1:${port}/`);
   socket.binaryType = 'arraybuffer';
-  socket.onopen = async () => { socket.send(await body.arrayBuffer()); for (const one of %(commands)s) socket.send(bytes(one)); setTimeout(done, 1000); };
+  socket.onopen = async () => {
+    socket.send(await body.arrayBuffer());
+    for (const one of %(commands)s) socket.send(bytes(one));
+    setTimeout(done, 1000);
+  };
   socket.onerror = socket.onclose = done;
 }), 4000);
 const turn = async port => {
@@ -157,7 +179,9 @@ class Recorder:
                         read += part
                     if self.head is None and read.startswith(b"POST"):
                         self.head = read[: read.index(b"\r\n\r\n") + 4]
-                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                    connection.sendall(
+                        b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                    )
                 except OSError:
                     pass
 
@@ -165,7 +189,9 @@ class Recorder:
         self.socket.close()
 
 
-@unittest.skipUnless(CHROMIUM, "no chromium here (tools/setup test installs it): what a web page can do is not tried")
+@unittest.skipUnless(
+    CHROMIUM, "no chromium here (tools/setup test installs it): what a web page can do is not tried"
+)
 class WebPage(CommandLine):
     def serve(self, page, recorder):
         """Serves the page. Returns the port and the list to which the page reports when it is
@@ -183,7 +209,9 @@ class WebPage(CommandLine):
 
             def do_GET(self):
                 if self.path != "/steered":
-                    return self.answer(page().encode() if self.path.startswith("/page") else b"", "text/html")
+                    return self.answer(
+                        page().encode() if self.path.startswith("/page") else b"", "text/html"
+                    )
                 deadline = time.monotonic() + 10
                 while recorder.head is None and time.monotonic() < deadline:
                     time.sleep(0.02)
@@ -221,7 +249,10 @@ class WebPage(CommandLine):
         with open(Path(self.folder) / "chromium.log", "wb") as log:
             browser = subprocess.Popen(
                 [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", url],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
             )
         try:
             return completed.wait(BROWSER_S)
@@ -241,13 +272,26 @@ class WebPage(CommandLine):
         def page():
             return PAGE % {
                 "body": base64.b64encode(body).decode(),
-                "commands": json.dumps([base64.b64encode(command("rib/register", tlv(7, b"".join(components("/bank"))))).decode()]),
-                "path": PATH_LEN, "header": HEADER_LEN, "recorder": recorder.port, "tcp": router.tcp, "websocket": port,
+                "commands": json.dumps(
+                    [
+                        base64.b64encode(
+                            command("rib/register", tlv(7, b"".join(components("/bank"))))
+                        ).decode()
+                    ]
+                ),
+                "path": PATH_LEN,
+                "header": HEADER_LEN,
+                "recorder": recorder.port,
+                "tcp": router.tcp,
+                "websocket": port,
             }
 
         web, completed, output = self.serve(page, recorder)
         before = self.nw("route", "list", "--json", router=router).stdout
-        self.assertTrue(self.browse(f"http://127.0.0.1:{web}/page{'z' * HEADER_LEN}", completed), "the page did not finish: " + str(output))
+        self.assertTrue(
+            self.browse(f"http://127.0.0.1:{web}/page{'z' * HEADER_LEN}", completed),
+            "the page did not finish: " + str(output),
+        )
         self.assertEqual([what for what in output if ":" in what], [], "each attempt was made")
         self.assertIsNotNone(self.steered, f"no way through the head of the request: {self.head!r}")
         self.assertEqual(len(self.steered), len(self.head))
@@ -282,7 +326,10 @@ class WebPage(CommandLine):
         # Cross-check: the same bytes without the request's head are accepted as commands.
         with socket.create_connection(("127.0.0.1", router.tcp), 10) as peer:
             peer.sendall(body)
-            self.until(lambda: b"203.0.113.66" in self.nw("face", "list", router=router).stdout, "no command works")
+            self.until(
+                lambda: b"203.0.113.66" in self.nw("face", "list", router=router).stdout,
+                "no command works",
+            )
 
 
 if __name__ == "__main__":

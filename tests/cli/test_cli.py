@@ -51,7 +51,9 @@ class RunningRouter(CommandLine):
         # Each segment is an Interest and a Data of the thread that its name is assigned to.
         self.assertTrue(all(shard["packets"] > 30 for shard in shards), shards)
         self.assertGreater(shards[0]["handed_over"], 30)
-        self.assertEqual(status["content_store"]["entries"], sum(shard["cs_entries"] for shard in shards))
+        self.assertEqual(
+            status["content_store"]["entries"], sum(shard["cs_entries"] for shard in shards)
+        )
         self.assertIn("2; the busiest has", self.nw("status", router=router).stdout.decode())
         table = self.nw("status", "--shards", router=router).stdout.decode().splitlines()
         self.assertEqual((len(table), table[0].split()[0]), (3, "shard"))
@@ -69,11 +71,21 @@ class RunningRouter(CommandLine):
     def test_route_memory_of_nine_threads_is_that_of_three(self):
         def grown_kib(threads):
             def anonymous_kib(routes):
-                router = self.router(f"t{threads}", f"[forwarder]\nshards = {threads}\n" + "".join(
-                    f'[[route]]\nprefix = "/some/longer/name/{at}"\nface = "udp4://127.0.0.1:{free}"\n' for at in range(routes)))
+                router = self.router(
+                    f"t{threads}",
+                    f"[forwarder]\nshards = {threads}\n"
+                    + "".join(
+                        f'[[route]]\nprefix = "/some/longer/name/{at}"\nface = "udp4://127.0.0.1:{free}"\n'
+                        for at in range(routes)
+                    ),
+                )
                 status = Path(f"/proc/{router.process.pid}/status").read_text()
                 self.assertEqual(router.end(), 0)
-                return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon"))
+                return next(
+                    int(line.split()[1])
+                    for line in status.splitlines()
+                    if line.startswith("RssAnon")
+                )
 
             free = free_port()
             return anonymous_kib(20_000) - anonymous_kib(1)
@@ -82,13 +94,29 @@ class RunningRouter(CommandLine):
         # add some 14 MiB.
         self.assertLess(grown_kib(9), 1.25 * grown_kib(3))
 
-    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("setpriv"), "only root can give up rights with setpriv")
+    @unittest.skipUnless(
+        os.geteuid() == 0 and shutil.which("setpriv"), "only root can give up rights with setpriv"
+    )
     def test_threads_without_cap_bpf_run_and_log_once(self):
         config = Path(self.folder) / "plain.toml"
         socket_path = Path(self.folder) / "plain.sock"
-        config.write_text(f'[faces.unix]\npath = "{socket_path}"\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = ["127.0.0.1:{free_port()}"]\n')
-        args = ["setpriv", "--bounding-set=-bpf,-sys_admin,-perfmon", "--inh-caps=-bpf,-sys_admin,-perfmon", NW, "run", "-c", str(config), "--shards", "2"]
-        process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        config.write_text(
+            f'[faces.unix]\npath = "{socket_path}"\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = ["127.0.0.1:{free_port()}"]\n'
+        )
+        args = [
+            "setpriv",
+            "--bounding-set=-bpf,-sys_admin,-perfmon",
+            "--inh-caps=-bpf,-sys_admin,-perfmon",
+            NW,
+            "run",
+            "-c",
+            str(config),
+            "--shards",
+            "2",
+        ]
+        process = subprocess.Popen(
+            args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
@@ -99,11 +127,17 @@ class RunningRouter(CommandLine):
 
         self.until(is_listening, "the router listens")
         environment = {**os.environ, "NDN_CLIENT_TRANSPORT": f"unix://{socket_path}"}
-        completed = subprocess.run([NW, "status", "--json"], capture_output=True, env=environment, timeout=TIMEOUT_S)
+        completed = subprocess.run(
+            [NW, "status", "--json"], capture_output=True, env=environment, timeout=TIMEOUT_S
+        )
         self.assertEqual(len(json.loads(completed.stdout)["shards"]), 2)
         process.send_signal(signal.SIGTERM)
         output = process.stdout.read().decode()
-        lost = [line for line in output.splitlines() if "packets are not brought to their shards in the kernel" in line]
+        lost = [
+            line
+            for line in output.splitlines()
+            if "packets are not brought to their shards in the kernel" in line
+        ]
         self.assertEqual(len(lost), 1, output)
         self.assertIn("setcap cap_bpf", lost[0])
 
@@ -117,7 +151,9 @@ class RunningRouter(CommandLine):
             self.assertIn("LimitMEMLOCK", str(refused))
             return
         status = Path(f"/proc/{router.process.pid}/status").read_text()
-        locked_kib = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmLck"))
+        locked_kib = next(
+            int(line.split()[1]) for line in status.splitlines() if line.startswith("VmLck")
+        )
         self.assertGreater(locked_kib, 4096)
 
     def test_router_killed_starts_again(self):
@@ -133,19 +169,23 @@ class RunningRouter(CommandLine):
         other_config = Path(self.folder) / "other.toml"
         for section, port in (("udp", router.udp), ("tcp", router.tcp)):
             off = "tcp" if section == "udp" else "udp"
-            other_config.write_text(f'[faces.unix]\nenabled = false\n[faces.{off}]\nlisten = []\n[faces.{section}]\nlisten = ["127.0.0.1:{port}"]\n')
+            other_config.write_text(
+                f'[faces.unix]\nenabled = false\n[faces.{off}]\nlisten = []\n[faces.{section}]\nlisten = ["127.0.0.1:{port}"]\n'
+            )
             text = self.sentence(self.nw("run", "-c", other_config, code=1))
             self.assertIn(str(port), text)
             self.assertIn("another", text)
         file = Path(self.folder) / "file"
         file.write_text("")
         other_config.write_text(f'[faces.unix]\npath = "{file}"\n')
-        self.assertIn("no socket", self.sentence(self.nw("run", "-c", other_config, code=1)))
+        self.assertIn("not a socket", self.sentence(self.nw("run", "-c", other_config, code=1)))
         self.assertTrue(file.exists(), "a file other than a socket is not removed")
 
     def test_configuration_errors_are_all_listed_with_file_and_line(self):
         config = Path(self.folder) / "wrong.toml"
-        config.write_text('[faces.udp]\nlisten = ["nonsense"]\n[tables]\npit_entries = "many"\nno_such = 1\n')
+        config.write_text(
+            '[faces.udp]\nlisten = ["nonsense"]\n[tables]\npit_entries = "many"\nno_such = 1\n'
+        )
         text = self.nw("run", "--check", "-c", config, code=1).stderr.decode()
         for line in (2, 4, 5):
             self.assertRegex(text, re.escape(str(config)) + rf":{line}\b")
@@ -159,7 +199,13 @@ class RunningRouter(CommandLine):
         self.assertIn("nw run", self.sentence(self.nw("status", code=4)))
 
     def test_wrong_arguments_end_with_status_2(self):
-        for args in (["no-such"], ["cat"], ["cat", "no-slash"], ["put", "--segment", "9000", "/a"], ["route", "add", "/a"]):
+        for args in (
+            ["no-such"],
+            ["cat"],
+            ["cat", "no-slash"],
+            ["put", "--segment", "9000", "/a"],
+            ["route", "add", "/a"],
+        ):
             completed = self.nw(*args, code=2)
             self.assertIn(b"error:", completed.stderr, args)
         self.assertIn(b"starts with /", self.nw("cat", "no-slash", code=2).stderr)
@@ -175,7 +221,11 @@ class LocalCommands(CommandLine):
 
     def test_bash_completion_offers_faces_prefixes_and_files(self):
         router = self.router()
-        face = json.loads(self.nw("face", "create", f"udp4://127.0.0.1:{free_port()}", "--json", router=router).stdout)["face_id"]
+        face = json.loads(
+            self.nw(
+                "face", "create", f"udp4://127.0.0.1:{free_port()}", "--json", router=router
+            ).stdout
+        )["face_id"]
         self.nw("route", "add", "/film", face, router=router)
         (Path(self.folder) / "net.graph").write_text("")
         script = Path(self.folder) / "nw.bash"
@@ -185,7 +235,13 @@ class LocalCommands(CommandLine):
             """Returns the completions that bash offers for the last word."""
             program = f"""source {script}; COMP_WORDS=({" ".join(repr(str(word)) for word in (NW, *args))}); COMP_CWORD={len(args)}
                 _nw_values {NW} "${{COMP_WORDS[COMP_CWORD]}}" "${{COMP_WORDS[COMP_CWORD-1]}}"; printf '%s\\n' "${{COMPREPLY[@]}}"; complete -p nw"""
-            completed = subprocess.run(["bash", "-c", program], env=router.environment(), cwd=self.folder, capture_output=True, timeout=TIMEOUT_S)
+            completed = subprocess.run(
+                ["bash", "-c", program],
+                env=router.environment(),
+                cwd=self.folder,
+                capture_output=True,
+                timeout=TIMEOUT_S,
+            )
             return completed.stdout.decode().splitlines()
 
         self.assertIn(str(face), offered("face", "show", ""))
@@ -194,13 +250,21 @@ class LocalCommands(CommandLine):
         self.assertIn("show", offered("face", "s"))
         self.assertIn("--json", offered("face", "list", "--"))
         files = offered("graph", "check", "")
-        self.assertEqual(len([line for line in files if line.strip()]), 1, f"no values before the shell's own file names: {files}")
+        self.assertEqual(
+            len([line for line in files if line.strip()]),
+            1,
+            f"no values before the shell's own file names: {files}",
+        )
         self.assertIn("-o default", files[-1])
 
     def test_doctor_names_fault_and_remedy(self):
-        checks = lambda completed: {check["check"]: check for check in map(json.loads, completed.stdout.splitlines())}
+        checks = lambda completed: {
+            check["check"]: check for check in map(json.loads, completed.stdout.splitlines())
+        }
         alone = checks(self.nw("doctor", "--json", code=1))
-        self.assertEqual((alone["socket"]["result"], alone["socket"]["remedy"]), ("fail", "nw run &"))
+        self.assertEqual(
+            (alone["socket"]["result"], alone["socket"]["remedy"]), ("fail", "nw run &")
+        )
         router = self.router()
         well = checks(self.nw("doctor", "--json", "-c", router.config, router=router))
         for check in ("transport", "socket", "router", "clock", "control", "pools", "config"):
@@ -216,8 +280,13 @@ class LocalCommands(CommandLine):
         bad.write_text("[forwarder]\nnothing = 1\n")
         wrong = checks(self.nw("doctor", "--json", "--socket", f"unix://{left}", "-c", bad, code=1))
         self.assertIn("left over", wrong["socket"]["found"])
-        self.assertEqual((wrong["config"]["result"], wrong["config"]["remedy"]), ("fail", f"nw config --check {bad}"))
-        taken = checks(self.nw("doctor", "--json", "--socket", f"unix://{left}", "-c", router.config, code=1))
+        self.assertEqual(
+            (wrong["config"]["result"], wrong["config"]["remedy"]),
+            ("fail", f"nw config --check {bad}"),
+        )
+        taken = checks(
+            self.nw("doctor", "--json", "--socket", f"unix://{left}", "-c", router.config, code=1)
+        )
         self.assertIn("is in use by another program", taken["ports"]["found"])
 
     def test_dissect_prints_packet_and_refuses_noise(self):

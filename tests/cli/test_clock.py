@@ -53,7 +53,9 @@ int gettimeofday(struct timeval *now, void *zone) {
 class ClockStep(CommandLine):
     def setUp(self):
         super().setUp()
-        compiler = next((found for found in map(shutil.which, ("cc", "gcc", "clang")) if found), None)
+        compiler = next(
+            (found for found in map(shutil.which, ("cc", "gcc", "clang")) if found), None
+        )
         if compiler is None:
             self.skipTest("no C compiler (cc, gcc, clang): the clock can't be moved")
         library, self.offset = Path(self.folder) / "clock.so", Path(self.folder) / "offset"
@@ -72,7 +74,9 @@ class ClockStep(CommandLine):
             offset_file = Path(self.folder) / "other-offset"
             offset_file.write_text(str(int(self.offset.read_text()) + ahead_s))
             env["CLOCK_OFFSET_FILE"] = str(offset_file)
-        completed = subprocess.run([NW, *args], env=env, capture_output=True, text=True, timeout=TIMEOUT_S)
+        completed = subprocess.run(
+            [NW, *args], env=env, capture_output=True, text=True, timeout=TIMEOUT_S
+        )
         return completed.returncode, completed.stdout, completed.stderr
 
     def test_commands_after_clock_step_are_accepted(self):
@@ -82,7 +86,9 @@ class ClockStep(CommandLine):
                 self.offset.write_text(str(step_s))
                 code, _, err = self.nw(router, "route", "add", "/a", "udp4://127.0.0.1:7999")
                 self.assertEqual((code, err), (0, ""))
-                code, _, err = self.nw(router, "route", "add", "/b", "udp4://127.0.0.1:7999", ahead_s=12_000)
+                code, _, err = self.nw(
+                    router, "route", "add", "/b", "udp4://127.0.0.1:7999", ahead_s=12_000
+                )
                 self.assertEqual(code, 6)
                 self.assertRegex(
                     err,
@@ -99,7 +105,16 @@ class ClockStep(CommandLine):
             self.offset.write_text(str(step_s))
             # More signers than the router keeps separate entries for.
             for _ in range(35):
-                completed = self.nw(router, "route", "add", "/a", "udp4://127.0.0.1:7999", "--key", "/operator", *store)
+                completed = self.nw(
+                    router,
+                    "route",
+                    "add",
+                    "/a",
+                    "udp4://127.0.0.1:7999",
+                    "--key",
+                    "/operator",
+                    *store,
+                )
                 self.assertEqual(completed[0], 0, (step_s, completed))
 
     def test_status_and_captures_show_current_time(self):
@@ -109,11 +124,17 @@ class ClockStep(CommandLine):
         self.assertEqual(code, 0, err)
         status = json.loads(out)
         status = status.get("forwarder", status)
-        self.assertAlmostEqual(status["current_timestamp_ms"] / 1000, time.time() + 864_000, delta=TIMEOUT_S)
+        self.assertAlmostEqual(
+            status["current_timestamp_ms"] / 1000, time.time() + 864_000, delta=TIMEOUT_S
+        )
         uptime_s = (status["current_timestamp_ms"] - status["start_timestamp_ms"]) / 1000
         self.assertTrue(0 <= uptime_s < 60, uptime_s)
         tap = subprocess.Popen(
-            [NW, "tap", "-c", "1", "--json"], env=router.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [NW, "tap", "-c", "1", "--json"],
+            env=router.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         self.addCleanup(lambda: tap.poll() is not None or tap.kill())
         time.sleep(1)

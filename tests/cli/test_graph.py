@@ -47,35 +47,57 @@ class GraphFiles(Graphs):
         self.assertRegex(output, r"\d+ passed, 0 failed\n$")
 
     def test_wrong_file_lists_all_mistakes(self):
-        path = self.file("face north = udp4://192.0.2.1:6363\ncs = contentstore\npd = packet_dispatcher\nfaces -> pd\npd.data -> nroth\n")
+        path = self.file(
+            "face north = udp4://192.0.2.1:6363\ncs = contentstore\npd = packet_dispatcher\nfaces -> pd\npd.data -> nroth\n"
+        )
         output = self.nw("graph", "check", path, code=1).stderr.decode()
-        self.assertIn("my.graph:2:6: no element is called `contentstore`; did you mean `content_store`?", output)
-        self.assertIn("my.graph:5:12: nothing in this graph is called `nroth`; did you mean `north`?", output)
+        self.assertIn(
+            "my.graph:2:6: no element is called `contentstore`; did you mean `content_store`?",
+            output,
+        )
+        self.assertIn(
+            "my.graph:5:12: nothing in this graph is called `nroth`; did you mean `north`?", output
+        )
         self.assertIn("my.graph:3:1: `pd.interest` is not connected", output)
         lines = self.nw("graph", "check", "--json", path, code=1).stdout.decode().splitlines()
         [found] = map(json.loads, lines)
         self.assertFalse(found["good"])
-        self.assertEqual([problem["line"] for problem in found["problems"]], sorted(p["line"] for p in found["problems"]))
+        self.assertEqual(
+            [problem["line"] for problem in found["problems"]],
+            sorted(p["line"] for p in found["problems"]),
+        )
         self.assertEqual(set(found["problems"][0]), {"line", "column", "what", "remedy"})
         for verb in ("test", "run"):
             self.assertIn("contentstore", self.nw("graph", verb, path, code=1).stderr.decode())
 
     def test_missing_file_or_verb_is_refused(self):
-        self.assertIn("can't read", self.sentence(self.nw("graph", "check", Path(self.folder) / "none.graph", code=1)))
+        self.assertIn(
+            "can't read",
+            self.sentence(self.nw("graph", "check", Path(self.folder) / "none.graph", code=1)),
+        )
         self.assertIn("Usage", self.nw("graph", code=2).stderr.decode())
 
     def test_failing_graph_test_names_its_line(self):
-        text = (EXAMPLES / "standard.graph").read_text().replace("Data /a content=x token=aabb", "Data /b content=x token=aabb", 1)
+        text = (
+            (EXAMPLES / "standard.graph")
+            .read_text()
+            .replace("Data /a content=x token=aabb", "Data /b content=x token=aabb", 1)
+        )
         path = self.file(text)
         line = 1 + text[: text.index("Data /b content")].count("\n")
         output = self.nw("graph", "test", path, code=1, timeout=60).stdout.decode()
         self.assertRegex(output, rf"FAILED +\S*my\.graph:\d+: an Interest goes north")
         self.assertIn(f"line {line}: out apps", output)
-        self.assertIn("name: expected \"/b\", got \"/a\"", output)
+        self.assertIn('name: expected "/b", got "/a"', output)
         self.assertRegex(output, "2 passed, 1 failed")
-        selected = self.nw("graph", "test", "--only", "two Interests", "--json", path, timeout=60).stdout.decode()
+        selected = self.nw(
+            "graph", "test", "--only", "two Interests", "--json", path, timeout=60
+        ).stdout.decode()
         self.assertTrue(json.loads(selected)["passed"])
-        self.assertIn("no test name contains", self.sentence(self.nw("graph", "test", "--only", "nothing", path, code=1)))
+        self.assertIn(
+            "no test name contains",
+            self.sentence(self.nw("graph", "test", "--only", "nothing", path, code=1)),
+        )
 
     def test_draw_prints_each_format(self):
         chain = EXAMPLES / "chain.graph"
@@ -106,19 +128,31 @@ class GraphFiles(Graphs):
         output = self.nw("graph", "help", "content_store").stdout.decode()
         self.assertRegex(output, r"hit +Data\n")
         self.assertRegex(output, r"policy = \"lru\" .*live")
-        [store] = [json.loads(line) for line in self.nw("graph", "help", "content_store", "--json").stdout.splitlines()]
+        [store] = [
+            json.loads(line)
+            for line in self.nw("graph", "help", "content_store", "--json").stdout.splitlines()
+        ]
         self.assertEqual([port["name"] for port in store["outs"]], ["hit", "miss", "data"])
         self.assertEqual(len(self.nw("graph", "help", "--json").stdout.splitlines()), len(names))
-        self.assertIn("did you mean `router`?", self.sentence(self.nw("graph", "help", "ruoter", code=1)))
+        self.assertIn(
+            "did you mean `router`?", self.sentence(self.nw("graph", "help", "ruoter", code=1))
+        )
 
 
 class RunningGraph(Graphs):
     def run_graph(self, router, *args, extra=ROUTER):
         """Runs a graph between applications and a router."""
         self.edge = Path(self.folder) / "edge.sock"
-        path = self.file(f"face apps listens unix://{self.edge}\nface up = tcp4://127.0.0.1:{router.tcp}\n{extra}")
+        path = self.file(
+            f"face apps listens unix://{self.edge}\nface up = tcp4://127.0.0.1:{router.tcp}\n{extra}"
+        )
         self.log = open(Path(self.folder) / "graph.log", "w+")
-        process = subprocess.Popen([NW, "graph", "run", path, *args], stdout=subprocess.PIPE, stderr=self.log, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [NW, "graph", "run", path, *args],
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            stdin=subprocess.DEVNULL,
+        )
 
         def finish():
             if process.poll() is None:
@@ -146,7 +180,15 @@ class RunningGraph(Graphs):
         router = self.router()
         self.start(router, "poke", "/news", "today")
         _, process = self.run_graph(router)
-        self.until(lambda: self.nw("peek", "/news", "-s", f"unix://{self.edge}", "--lifetime", 500, code=None).stdout == b"today", "an answer")
+        self.until(
+            lambda: (
+                self.nw(
+                    "peek", "/news", "-s", f"unix://{self.edge}", "--lifetime", 500, code=None
+                ).stdout
+                == b"today"
+            ),
+            "an answer",
+        )
         self.assertEqual(self.peek("/news").stdout, b"today")
         output = self.end(process)
         self.assertRegex(output, r"cs +out +hit +[1-9]")
@@ -157,18 +199,26 @@ class RunningGraph(Graphs):
         # code=None accepts any exit status.
         if code is not None:
             return super().nw(*args, code=code, **options)
-        return subprocess.run([NW, *map(str, args)], input=b"", capture_output=True, timeout=TIMEOUT_S)
+        return subprocess.run(
+            [NW, *map(str, args)], input=b"", capture_output=True, timeout=TIMEOUT_S
+        )
 
     def test_running_graph_is_changed_without_loss(self):
         router = self.router()
         server = self.start(router, "ping-server", "/p")
         self.assertIn(b"answering", server.stderr.readline())
         path, process = self.run_graph(router, "--json")
-        pinging = subprocess.Popen([NW, "ping", "/p", "-s", f"unix://{self.edge}", "-i", "2", "-c", "1000", "--json"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        pinging = subprocess.Popen(
+            [NW, "ping", "/p", "-s", f"unix://{self.edge}", "-i", "2", "-c", "1000", "--json"],
+            stdout=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+        )
         self.addCleanup(pinging.communicate)
         self.addCleanup(pinging.kill)
         text = path.read_text()
-        with_counter = text.replace("discard = sink", "discard = sink\nseen = counter").replace("cs.miss -> fib", "cs.miss -> seen -> fib")
+        with_counter = text.replace("discard = sink", "discard = sink\nseen = counter").replace(
+            "cs.miss -> fib", "cs.miss -> seen -> fib"
+        )
         for change in range(1, 5):
             path.write_text(with_counter if change % 2 else text)
             process.send_signal(signal.SIGHUP)
@@ -190,23 +240,35 @@ class RunningGraph(Graphs):
         self.assertEqual(router.end(), 0)
         _, process = self.run_graph(router)
         self.until(lambda: "not open, trying again" in self.log_text(), "a warning")
-        second_router = subprocess.Popen([NW, "run", "-c", config], stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        second_router = subprocess.Popen(
+            [NW, "run", "-c", config], stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+        )
         self.addCleanup(second_router.wait)
         self.addCleanup(second_router.terminate)
-        self.until(lambda: re.search(rf"face=.?up.? .*{port}", self.log_text().split("not open")[-1]), "the peer")
+        self.until(
+            lambda: re.search(rf"face=.?up.? .*{port}", self.log_text().split("not open")[-1]),
+            "the peer",
+        )
         self.end(process, signal.SIGINT)
 
     def test_status_lines_are_printed(self):
         router = self.router()
         _, process = self.run_graph(router, "--every", "1")
-        self.assertRegex(process.stdout.readline().decode(), r"^\d s: \d faces; received \d+ Interests, .* dropped$")
+        self.assertRegex(
+            process.stdout.readline().decode(),
+            r"^\d s: \d faces; received \d+ Interests, .* dropped$",
+        )
         self.end(process)
 
     def test_unavailable_faces_are_reported(self):
-        path = self.file(f"face apps listens unix://{self.folder}\nface up = tcp4://127.0.0.1:{free_port()}\n{ROUTER}")
+        path = self.file(
+            f"face apps listens unix://{self.folder}\nface up = tcp4://127.0.0.1:{free_port()}\n{ROUTER}"
+        )
         self.assertRegex(self.sentence(self.nw("graph", "run", path, code=1)), "face `apps`: ")
         path = self.file(f"face apps\nface up = tcp4://127.0.0.1:1\n{ROUTER}")
-        self.assertIn("face `apps` has no URI", self.sentence(self.nw("graph", "run", path, code=1)))
+        self.assertIn(
+            "face `apps` has no URI", self.sentence(self.nw("graph", "run", path, code=1))
+        )
 
 
 if __name__ == "__main__":

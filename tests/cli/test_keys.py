@@ -34,7 +34,10 @@ class Keys(CommandLine):
         return self.key("key", "generate", identity, *args, store=store).stdout.decode().strip()
 
     def listed(self, noun, store=None):
-        return [json.loads(line) for line in self.key(noun, "list", "--json", store=store).stdout.splitlines()]
+        return [
+            json.loads(line)
+            for line in self.key(noun, "list", "--json", store=store).stdout.splitlines()
+        ]
 
     def make_certified_key(self, identity, signer, by=None, to=None):
         """Generates a key for an identity with a certificate signed by `signer`. Returns the key's
@@ -42,7 +45,18 @@ class Keys(CommandLine):
         name = self.generate(identity, store=to)
         request, certificate = Path(self.folder) / "request", Path(self.folder) / "certificate"
         self.key("cert", "request", name, "-o", request, store=to)
-        self.key("cert", "sign", request, "--signer", signer, "--issuer", "boss", "-o", certificate, store=by)
+        self.key(
+            "cert",
+            "sign",
+            request,
+            "--signer",
+            signer,
+            "--issuer",
+            "boss",
+            "-o",
+            certificate,
+            store=by,
+        )
         self.key("cert", "install", certificate, store=to)
         return name
 
@@ -50,7 +64,10 @@ class Keys(CommandLine):
         """Returns every file of a store with its content and mode."""
         folder = folder or self.store
         return {
-            path.relative_to(folder): (stat.S_IMODE(path.stat().st_mode), hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None)
+            path.relative_to(folder): (
+                stat.S_IMODE(path.stat().st_mode),
+                hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None,
+            )
             for path in sorted(folder.rglob("*"))
         }
 
@@ -62,21 +79,40 @@ class KeyStore(Keys):
         alice_second = self.generate("/alice", "--type", "rsa", "--size", "3072")
         bob = self.generate("/bob", "--type", "ed25519")
         keys = {key["key"]: key for key in self.listed("key")}
-        self.assertEqual({name: key["type"] for name, key in keys.items()}, {alice_first: "ECDSA P-256", alice_second: "RSA", bob: "Ed25519"})
-        self.assertTrue(all(key["private"] and len(key["certificates"]) == 1 for key in keys.values()))
-        self.assertEqual([name for name, key in keys.items() if key["default_identity"] and key["default_key"]], [alice_first])
+        self.assertEqual(
+            {name: key["type"] for name, key in keys.items()},
+            {alice_first: "ECDSA P-256", alice_second: "RSA", bob: "Ed25519"},
+        )
+        self.assertTrue(
+            all(key["private"] and len(key["certificates"]) == 1 for key in keys.values())
+        )
+        self.assertEqual(
+            [name for name, key in keys.items() if key["default_identity"] and key["default_key"]],
+            [alice_first],
+        )
         self.key("key", "default", alice_second)
         self.key("key", "default", "/bob")
         keys = {key["key"]: key for key in self.listed("key")}
-        self.assertEqual((keys[alice_first]["default_key"], keys[alice_second]["default_key"], keys[bob]["default_identity"]), (False, True, True))
+        self.assertEqual(
+            (
+                keys[alice_first]["default_key"],
+                keys[alice_second]["default_key"],
+                keys[bob]["default_identity"],
+            ),
+            (False, True, True),
+        )
         table = self.key("key", "list").stdout.decode()
         self.assertIn("of its identity", table)
         self.key("key", "delete", alice_second)
         self.key("key", "delete", "/bob")
         self.assertEqual([key["key"] for key in self.listed("key")], [alice_first])
         self.assertEqual(len(list((self.store / "ndnsec-key-file").iterdir())), 1)
-        carol = json.loads(self.key("key", "generate", "/carol", "--default", "--json").stdout)["key"]
-        self.assertEqual([key["key"] for key in self.listed("key") if key["default_identity"]], [carol])
+        carol = json.loads(self.key("key", "generate", "/carol", "--default", "--json").stdout)[
+            "key"
+        ]
+        self.assertEqual(
+            [key["key"] for key in self.listed("key") if key["default_identity"]], [carol]
+        )
 
     def test_private_keys_are_readable_by_owner_only(self):
         old = os.umask(0)
@@ -92,10 +128,17 @@ class KeyStore(Keys):
     def test_store_location_follows_environment_and_client_conf(self):
         home = Path(self.folder) / "home"
         home.mkdir()
-        plain = {k: v for k, v in os.environ.items() if not k.startswith("NDN_CLIENT")} | {"HOME": str(home)}
+        plain = {k: v for k, v in os.environ.items() if not k.startswith("NDN_CLIENT")} | {
+            "HOME": str(home)
+        }
 
         def generate(**environment):
-            subprocess.run([NW, "key", "generate", "/x"], env={**plain, **environment}, check=True, capture_output=True)
+            subprocess.run(
+                [NW, "key", "generate", "/x"],
+                env={**plain, **environment},
+                check=True,
+                capture_output=True,
+            )
 
         generate()
         self.assertTrue((home / ".ndn/pib.db").exists())
@@ -103,15 +146,29 @@ class KeyStore(Keys):
         self.assertRegex(key.name, r"^[0-9a-f]{64}\.privkey$")
         # ndn-cxx compares this locator with its own; if they differ, it discards all keys of the
         # database.
-        locator = sqlite3.connect(home / ".ndn/pib.db").execute("SELECT tpm_locator FROM tpmInfo").fetchall()
+        locator = (
+            sqlite3.connect(home / ".ndn/pib.db")
+            .execute("SELECT tpm_locator FROM tpmInfo")
+            .fetchall()
+        )
         self.assertEqual(locator, [(b"tpm-file:",)])
         elsewhere = Path(self.folder) / "elsewhere"
         generate(NDN_CLIENT_PIB=f"pib-sqlite3:{elsewhere}", NDN_CLIENT_TPM=f"tpm-file:{elsewhere}")
-        self.assertTrue((elsewhere / "pib.db").exists() and (elsewhere / "ndnsec-key-file").is_dir())
-        (home / ".ndn/client.conf").write_text("; keys are there\npib=pib-sqlite3:./there\ntpm=tpm-file:there/ndnsec-key-file\n")
+        self.assertTrue(
+            (elsewhere / "pib.db").exists() and (elsewhere / "ndnsec-key-file").is_dir()
+        )
+        (home / ".ndn/client.conf").write_text(
+            "; keys are there\npib=pib-sqlite3:./there\ntpm=tpm-file:there/ndnsec-key-file\n"
+        )
         generate()
-        self.assertTrue((home / ".ndn/there/pib.db").exists() and (home / ".ndn/there/ndnsec-key-file").is_dir())
-        completed = subprocess.run([NW, "key", "list"], env={**plain, "NDN_CLIENT_TPM": "tpm-osxkeychain:"}, capture_output=True)
+        self.assertTrue(
+            (home / ".ndn/there/pib.db").exists() and (home / ".ndn/there/ndnsec-key-file").is_dir()
+        )
+        completed = subprocess.run(
+            [NW, "key", "list"],
+            env={**plain, "NDN_CLIENT_TPM": "tpm-osxkeychain:"},
+            capture_output=True,
+        )
         self.assertEqual(completed.returncode, 1)
         self.assertIn("tpm-file:", self.sentence(completed))
 
@@ -122,16 +179,30 @@ class KeyStore(Keys):
         self.assertEqual(stat.S_IMODE(bag.stat().st_mode), 0o600)
         wrong = Path(self.folder) / "wrong"
         wrong.write_text("incorrect\n")
-        completed = self.key("key", "import", bag, "--passphrase-file", wrong, store=other_store, code=1)
+        completed = self.key(
+            "key", "import", bag, "--passphrase-file", wrong, store=other_store, code=1
+        )
         self.assertIn("wrong passphrase", self.sentence(completed))
         self.assertFalse(other_store.exists(), "a wrong passphrase makes no store")
         self.key("key", "import", bag, "--passphrase-file", self.passphrase, store=other_store)
         self.assertEqual(self.listed("key", store=other_store), self.listed("key"))
-        second_import = self.key("key", "import", bag, "--passphrase-file", self.passphrase, store=other_store, code=1)
+        second_import = self.key(
+            "key", "import", bag, "--passphrase-file", self.passphrase, store=other_store, code=1
+        )
         self.assertIn(f"{name} already exists", self.sentence(second_import))
-        raw = self.key("key", "export", "default", "--raw", "--passphrase-file", self.passphrase).stdout
+        raw = self.key(
+            "key", "export", "default", "--raw", "--passphrase-file", self.passphrase
+        ).stdout
         self.assertEqual(raw[0], 0x80)
-        self.key("key", "import", "-", "--passphrase-file", self.passphrase, store=Path(self.folder) / "third", stdin=raw)
+        self.key(
+            "key",
+            "import",
+            "-",
+            "--passphrase-file",
+            self.passphrase,
+            store=Path(self.folder) / "third",
+            stdin=raw,
+        )
         empty = Path(self.folder) / "empty"
         empty.write_text("\n")
         self.sentence(self.key("key", "export", "/alice", "--passphrase-file", empty, code=1))
@@ -158,45 +229,91 @@ class KeyStore(Keys):
             os.close(terminal)
             return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), seen
 
-        code, seen = run_at_terminal(["key", "export", "/alice", "-o", bag], [b"secret1", b"secret2"])
+        code, seen = run_at_terminal(
+            ["key", "export", "/alice", "-o", bag], [b"secret1", b"secret2"]
+        )
         self.assertEqual((code, bag.exists()), (1, False), seen)
-        code, seen = run_at_terminal(["key", "export", "/alice", "-o", bag], [b"secret1", b"secret1"])
+        code, seen = run_at_terminal(
+            ["key", "export", "/alice", "-o", bag], [b"secret1", b"secret1"]
+        )
         self.assertEqual(code, 0, seen)
         self.assertNotIn(b"secret1", seen)
         self.key("key", "delete", "/alice")
         code, seen = run_at_terminal(["key", "import", bag], [b"secret1"])
         self.assertEqual((code, len(self.listed("key"))), (0, 1), seen)
-        completed = subprocess.run([NW, "key", "export", "/alice", "--store", self.store], stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True)
+        completed = subprocess.run(
+            [NW, "key", "export", "/alice", "--store", self.store],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            start_new_session=True,
+        )
         self.assertIn("--passphrase-file", self.sentence(completed))
 
     def test_certificate_is_requested_signed_installed_and_deleted(self):
         boss, clerk = self.generate("/site"), self.generate("/site/clerk")
         request = self.key("cert", "request", "/site/clerk").stdout
-        signed = self.key("cert", "sign", "-", "--signer", "/site", "--issuer", "boss", "--not-before", "2026-01-01", "--not-after", "20360101T000000", stdin=request).stdout
+        signed = self.key(
+            "cert",
+            "sign",
+            "-",
+            "--signer",
+            "/site",
+            "--issuer",
+            "boss",
+            "--not-before",
+            "2026-01-01",
+            "--not-after",
+            "20360101T000000",
+            stdin=request,
+        ).stdout
         path = Path(self.folder) / "clerk.cert"
         path.write_bytes(signed)
         shown = json.loads(self.key("cert", "show", path, "--json").stdout)
-        self.assertEqual((shown["key"], shown["issuer"], shown["identity"]), (clerk, "boss", "/site/clerk"))
+        self.assertEqual(
+            (shown["key"], shown["issuer"], shown["identity"]), (clerk, "boss", "/site/clerk")
+        )
         self.assertEqual((shown["not_before_s"], shown["not_after_s"]), (1767225600, 2082758400))
         self.assertTrue(shown["key_locator"].startswith(boss))
         text = self.key("cert", "show", path).stdout.decode()
-        for word in ("2026-01-01 00:00:00", "ECDSA P-256", "issuer", "fingerprint", shown["fingerprint"]):
+        for word in (
+            "2026-01-01 00:00:00",
+            "ECDSA P-256",
+            "issuer",
+            "fingerprint",
+            shown["fingerprint"],
+        ):
             self.assertIn(word, text)
         raw = self.key("cert", "export", "/site", "--raw").stdout
-        self.assertEqual(json.loads(self.key("cert", "show", "/site", "--json").stdout)["fingerprint"], hashlib.sha256(raw).hexdigest())
+        self.assertEqual(
+            json.loads(self.key("cert", "show", "/site", "--json").stdout)["fingerprint"],
+            hashlib.sha256(raw).hexdigest(),
+        )
         self.assertIn("self-signed", self.key("cert", "show", boss).stdout.decode())
         # An installed certificate becomes the key's default. The self-signed one can be chosen
         # again, and deleted.
         name = json.loads(self.key("cert", "install", path, "--json").stdout)["certificate"]
-        own = next(c["name"] for c in self.listed("cert") if c["key"] == clerk and c["issuer"] == "self")
-        self.assertEqual([c["name"] for c in self.listed("cert") if c["default"] and c["key"] == clerk], [name])
+        own = next(
+            c["name"] for c in self.listed("cert") if c["key"] == clerk and c["issuer"] == "self"
+        )
+        self.assertEqual(
+            [c["name"] for c in self.listed("cert") if c["default"] and c["key"] == clerk], [name]
+        )
         self.key("cert", "default", own)
-        self.assertEqual([c["name"] for c in self.listed("cert") if c["default"] and c["key"] == clerk], [own])
+        self.assertEqual(
+            [c["name"] for c in self.listed("cert") if c["default"] and c["key"] == clerk], [own]
+        )
         self.key("cert", "delete", own)
         self.assertNotIn(own, self.key("cert", "list").stdout.decode())
         self.assertIn(name, self.key("cert", "list").stdout.decode())
         # A request can still be created after the self-signed certificate was deleted.
-        self.assertEqual(json.loads(self.nw("cert", "show", "-", "--json", stdin=self.key("cert", "request", clerk).stdout).stdout)["key"], clerk)
+        self.assertEqual(
+            json.loads(
+                self.nw(
+                    "cert", "show", "-", "--json", stdin=self.key("cert", "request", clerk).stdout
+                ).stdout
+            )["key"],
+            clerk,
+        )
 
     def test_cert_sign_invalid_request_is_refused(self):
         self.generate("/site")
@@ -205,16 +322,39 @@ class KeyStore(Keys):
         completed = self.key("cert", "sign", certificate, "--signer", "/site", code=1)
         self.assertIn("not signed by the key in it", self.sentence(completed))
         request = self.key("cert", "request", "/site/clerk").stdout
-        for args in (["--signer", "/unserved"], ["--signer", "/site", "--issuer", "a/b"], ["--signer", "/site", "--not-after", "2000-01-01"]):
+        for args in (
+            ["--signer", "/unserved"],
+            ["--signer", "/site", "--issuer", "a/b"],
+            ["--signer", "/site", "--not-after", "2000-01-01"],
+        ):
             self.sentence(self.key("cert", "sign", "-", *args, stdin=request, code=1))
-        self.key("cert", "sign", "-", "--signer", "/site", "--not-after", "someday", stdin=request, code=2)
+        self.key(
+            "cert",
+            "sign",
+            "-",
+            "--signer",
+            "/site",
+            "--not-after",
+            "someday",
+            stdin=request,
+            code=2,
+        )
         # A certificate whose key is not in the store is refused, also if a key of the same identity
         # is.
         other_store = Path(self.folder) / "there"
         self.generate("/else", store=other_store)
-        completed = self.key("cert", "install", "-", stdin=self.key("cert", "export", "/else", store=other_store).stdout, code=1)
+        completed = self.key(
+            "cert",
+            "install",
+            "-",
+            stdin=self.key("cert", "export", "/else", store=other_store).stdout,
+            code=1,
+        )
         self.assertIn("there is no key /else/KEY/", self.sentence(completed))
-        self.assertIn("does not contain a certificate", self.sentence(self.key("cert", "install", "-", stdin=b"nonsense", code=1)))
+        self.assertIn(
+            "does not contain a certificate",
+            self.sentence(self.key("cert", "install", "-", stdin=b"nonsense", code=1)),
+        )
 
     def test_wrong_arguments_end_with_advice_and_change_nothing(self):
         self.assertIn("nw key generate", self.sentence(self.key("key", "list", code=3)))
@@ -229,9 +369,15 @@ class KeyStore(Keys):
             (["key", "default", "/unserved"], "nw key list"),
             (["key", "delete", "/alice/KEY/1"], "nw key list"),
             (["key", "delete", "/alice/KEY/1/self/v=1"], "nw cert"),
-            (["key", "export", "/unserved", "--passphrase-file", self.passphrase], "no identity /unserved"),
+            (
+                ["key", "export", "/unserved", "--passphrase-file", self.passphrase],
+                "no identity /unserved",
+            ),
             (["key", "export", "/alice", "--passphrase-file", "/no/such/file"], "/no/such/file"),
-            (["key", "import", self.passphrase, "--passphrase-file", self.passphrase], "does not contain an exported key"),
+            (
+                ["key", "import", self.passphrase, "--passphrase-file", self.passphrase],
+                "does not contain an exported key",
+            ),
             (["cert", "show", "nothing"], "no file nothing"),
             (["cert", "show", "/unserved"], "no identity /unserved"),
             (["cert", "default", "/alice"], "nw cert list"),
@@ -246,16 +392,26 @@ class KeyStore(Keys):
         name = self.generate("/alice")
         (path,) = (self.store / "ndnsec-key-file").iterdir()
         path.write_text("bm9uc2Vuc2U=\n")
-        self.assertIn(str(path), self.sentence(self.key("key", "export", "/alice", "--passphrase-file", self.passphrase, code=1)))
+        self.assertIn(
+            str(path),
+            self.sentence(
+                self.key("key", "export", "/alice", "--passphrase-file", self.passphrase, code=1)
+            ),
+        )
         path.unlink()
         self.assertFalse(self.listed("key")[0]["private"])
-        text = self.sentence(self.key("key", "export", "/alice", "--passphrase-file", self.passphrase, code=1))
+        text = self.sentence(
+            self.key("key", "export", "/alice", "--passphrase-file", self.passphrase, code=1)
+        )
         self.assertIn(f"the private key of {name} is not here", text)
         self.assertIn("nw key import", text)
 
     def test_damaged_database_is_refused_unchanged(self):
         self.generate("/alice")
-        for damage in (b"this is no database at all, " * 100, (self.store / "pib.db").read_bytes()[:4096] + b"\xff" * 20000):
+        for damage in (
+            b"this is no database at all, " * 100,
+            (self.store / "pib.db").read_bytes()[:4096] + b"\xff" * 20000,
+        ):
             (self.store / "pib.db").write_bytes(damage)
             before = self.snapshot()
             for args in (["key", "list"], ["key", "generate", "/bob"], ["cert", "show", "default"]):
@@ -279,7 +435,16 @@ class KeyStore(Keys):
         os.chmod(self.folder, 0o755)
         before = self.snapshot()
         for args in (["key", "list"], ["key", "generate", "/bob"]):
-            unprivileged = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", NW, *args, "--store", self.store]
+            unprivileged = [
+                "setpriv",
+                "--reuid=65534",
+                "--regid=65534",
+                "--clear-groups",
+                NW,
+                *args,
+                "--store",
+                self.store,
+            ]
             completed = subprocess.run(unprivileged, capture_output=True)
             if b"failed to execute" in completed.stderr:
                 self.skipTest("other users may not read the folder of the binary")
@@ -290,7 +455,12 @@ class KeyStore(Keys):
     def test_disk_full_leaves_store_unchanged(self):
         mount = Path(self.folder) / "small"
         mount.mkdir()
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", mount], capture_output=True).returncode != 0:
+        if (
+            subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", mount], capture_output=True
+            ).returncode
+            != 0
+        ):
             self.skipTest("a small disk needs the right to mount one")
         try:
             store = mount / "store"
@@ -301,7 +471,9 @@ class KeyStore(Keys):
             for left in (32768, 16384, 8192, 4096, 0):
                 filler.write_bytes(b"x" * (free - left))
                 before = self.snapshot(store)
-                completed = subprocess.run([NW, "key", "generate", "/bob", "--store", store], capture_output=True)
+                completed = subprocess.run(
+                    [NW, "key", "generate", "/bob", "--store", store], capture_output=True
+                )
                 if completed.returncode != 0:
                     self.sentence(completed)
                     self.assertEqual(self.snapshot(store), before, left)
@@ -315,7 +487,9 @@ class KeyStore(Keys):
             self.sentence(self.key("key", "generate", "/bob", store=mount / "other", code=1))
             filler.unlink()
             self.assertFalse((mount / "other/pib.db").exists())
-            self.assertEqual([key["identity"] for key in self.listed("key", store=store)], ["/alice"])
+            self.assertEqual(
+                [key["identity"] for key in self.listed("key", store=store)], ["/alice"]
+            )
         finally:
             subprocess.run(["umount", mount], check=True)
 
@@ -350,7 +524,11 @@ privileges = ["all"]
 
 def tlv(typ, *values):
     value = b"".join(values)
-    head = bytes([typ, len(value)]) if len(value) < 253 else bytes([typ, 253]) + len(value).to_bytes(2, "big")
+    head = (
+        bytes([typ, len(value)])
+        if len(value) < 253
+        else bytes([typ, 253]) + len(value).to_bytes(2, "big")
+    )
     return head + value
 
 
@@ -361,10 +539,21 @@ def unknown_command(number):
     parameters = tlv(104, tlv(7, generic("site"), generic(f"x{number}")))
     name = b"".join(map(generic, ("localhop", "nfd", "rib", "register"))) + generic(parameters)
     key = tlv(7, *map(generic, ("site", f"x{number}", "KEY", str(number), "up")), tlv(54, b"\1"))
-    info = tlv(27, b"\3") + tlv(28, key) + tlv(38, number.to_bytes(8, "big")) + tlv(40, int(time.time() * 1000).to_bytes(8, "big"))
+    info = (
+        tlv(27, b"\3")
+        + tlv(28, key)
+        + tlv(38, number.to_bytes(8, "big"))
+        + tlv(40, int(time.time() * 1000).to_bytes(8, "big"))
+    )
     tail = tlv(36) + tlv(44, info) + tlv(46, bytes(70))
     name += tlv(2, hashlib.sha256(tail).digest())
-    return tlv(5, tlv(7, name), tlv(10, number.to_bytes(4, "big")), tlv(12, (4000).to_bytes(2, "big")), tail)
+    return tlv(
+        5,
+        tlv(7, name),
+        tlv(10, number.to_bytes(4, "big")),
+        tlv(12, (4000).to_bytes(2, "big")),
+        tail,
+    )
 
 
 class AuthorizedCommands(Keys):
@@ -383,7 +572,9 @@ class AuthorizedCommands(Keys):
     def serve(self, router, *args):
         """Starts a neighbour's `nw ping-server` over UDP. Returns the process and its first line of
         output."""
-        process = self.start(router, "ping-server", "--socket", f"udp4://127.0.0.1:{router.udp}", *args)
+        process = self.start(
+            router, "ping-server", "--socket", f"udp4://127.0.0.1:{router.udp}", *args
+        )
         return process, process.stderr.readline().decode()
 
     def test_neighbour_registers_with_fetched_certificate(self):
@@ -393,26 +584,39 @@ class AuthorizedCommands(Keys):
         self.nw("peek", "--lifetime", "300", certificate["name"], router=router, code=7)
         _, output = self.serve(router, "--key", "/site/alice", "--store", self.store, "/site/alice")
         self.assertIn("answering under /site/alice", output)
-        self.assertIn("1 answered", self.nw("ping", "/site/alice", "-c", "1", router=router).stdout.decode())
+        self.assertIn(
+            "1 answered", self.nw("ping", "/site/alice", "-c", "1", router=router).stdout.decode()
+        )
         # The router fetched the certificate, so its content store has it now.
         packet = self.nw("peek", "--show", "packet", certificate["name"], router=router).stdout
         self.assertEqual(hashlib.sha256(packet).hexdigest(), certificate["fingerprint"])
-        route = next(json.loads(line) for line in self.nw("route", "list", "--json", router=router).stdout.splitlines() if b"/site/alice" in line)
+        route = next(
+            json.loads(line)
+            for line in self.nw("route", "list", "--json", router=router).stdout.splitlines()
+            if b"/site/alice" in line
+        )
         self.assertEqual(route["name"], "/site/alice/ping")
 
     def test_certificate_chain_of_two_is_fetched(self):
         router = self.router_with_rules()
         self.make_certified_key("/site/dept", "/site", by=self.boss)
         self.make_certified_key("/site/dept/carol", "/site/dept")
-        _, output = self.serve(router, "--key", "/site/dept/carol", "--store", self.store, "/site/dept/carol")
+        _, output = self.serve(
+            router, "--key", "/site/dept/carol", "--store", self.store, "/site/dept/carol"
+        )
         self.assertIn("answering", output)
-        self.assertIn("1 answered", self.nw("ping", "/site/dept/carol", "-c", "1", router=router).stdout.decode())
+        self.assertIn(
+            "1 answered",
+            self.nw("ping", "/site/dept/carol", "-c", "1", router=router).stdout.decode(),
+        )
 
     def test_certificate_sender_lacks_is_fetched_from_network(self):
         department, clerk = Path(self.folder) / "department", Path(self.folder) / "clerk"
         self.make_certified_key("/site/dept", "/site", by=self.boss, to=department)
         self.make_certified_key("/site/dept/carol", "/site/dept", by=department, to=clerk)
-        self.assertEqual(len(self.listed("cert", store=clerk)), 2, "carol has her own certificates only")
+        self.assertEqual(
+            len(self.listed("cert", store=clerk)), 2, "carol has her own certificates only"
+        )
         packet = self.key("cert", "export", "/site/dept", "--raw", store=department).stdout
         # A third machine serves the department's certificate.
         third, received = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), []
@@ -433,9 +637,13 @@ class AuthorizedCommands(Keys):
         threading.Thread(target=serve, daemon=True).start()
         route = f'[[route]]\nprefix = "/site/dept/KEY"\nface = "udp4://127.0.0.1:{third.getsockname()[1]}"\n'
         router = self.router_with_rules(extra=route)
-        _, output = self.serve(router, "--key", "/site/dept/carol", "--store", clerk, "/site/dept/carol")
+        _, output = self.serve(
+            router, "--key", "/site/dept/carol", "--store", clerk, "/site/dept/carol"
+        )
         self.assertIn("answering", output)
-        self.assertTrue(any(b"dept" in interest and b"KEY" in interest for interest in received), received)
+        self.assertTrue(
+            any(b"dept" in interest and b"KEY" in interest for interest in received), received
+        )
 
     def test_flood_of_unverifiable_commands_does_not_block_valid_signer(self):
         router = self.router_with_rules()
@@ -460,7 +668,9 @@ class AuthorizedCommands(Keys):
         thread.start()
         time.sleep(1)
         for _ in range(3):
-            process, output = self.serve(router, "--key", "/site/alice", "--store", self.store, "/site/alice")
+            process, output = self.serve(
+                router, "--key", "/site/alice", "--store", self.store, "/site/alice"
+            )
             self.assertIn("answering under /site/alice", output)
             process.terminate()
             process.wait(TIMEOUT_S)
@@ -472,8 +682,12 @@ class AuthorizedCommands(Keys):
         router = self.router_with_rules()
         # A key without a certificate chain.
         self.generate("/site/mallory")
-        process, output = self.serve(router, "--key", "/site/mallory", "--store", self.store, "/site/mallory")
-        self.assertRegex(output, r"^nw: can't serve the name: rib/register refused \(403\): \w.+\n$")
+        process, output = self.serve(
+            router, "--key", "/site/mallory", "--store", self.store, "/site/mallory"
+        )
+        self.assertRegex(
+            output, r"^nw: can't serve the name: rib/register refused \(403\): \w.+\n$"
+        )
         self.assertEqual(process.wait(TIMEOUT_S), 6)
         # A chain that ends at a foreign key with the anchor's name.
         impostor = Path(self.folder) / "impostor"
@@ -493,29 +707,59 @@ class AuthorizedCommands(Keys):
     def test_route_on_remote_router_follows_rules(self):
         router = self.router_with_rules()
         self.make_certified_key("/site/alice", "/site", by=self.boss)
-        args = ["--socket", f"udp4://127.0.0.1:{router.udp}", "--key", "/site/alice", "--store", self.store]
+        args = [
+            "--socket",
+            f"udp4://127.0.0.1:{router.udp}",
+            "--key",
+            "/site/alice",
+            "--store",
+            self.store,
+        ]
         self.nw("route", "add", "/site/alice/x", "0", "--origin", "app", *args, router=router)
         self.assertIn(b"/site/alice/x", self.nw("route", "list", router=router).stdout)
-        self.assertIn("403", self.sentence(self.nw("route", "add", "/other", "0", *args, router=router, code=6)))
+        self.assertIn(
+            "403",
+            self.sentence(self.nw("route", "add", "/other", "0", *args, router=router, code=6)),
+        )
 
     def test_local_command_signed_by_operator_is_accepted(self):
         router = self.router_with_rules(digest="nowhere", extra=OPERATORS)
-        self.assertIn("403", self.sentence(self.nw("strategy", "set", "/x", "multicast", router=router, code=6)))
+        self.assertIn(
+            "403",
+            self.sentence(self.nw("strategy", "set", "/x", "multicast", router=router, code=6)),
+        )
         self.make_certified_key("/site/operator/olga", "/site", by=self.boss)
-        self.key("strategy", "set", "/x", "multicast", "--key", "/site/operator/olga", router=router)
+        self.key(
+            "strategy", "set", "/x", "multicast", "--key", "/site/operator/olga", router=router
+        )
         self.assertIn(b"/x ", self.nw("strategy", "list", router=router).stdout)
         routes = "".join(f"/many/{i} udp4://127.0.0.1:{router.tcp}\n" for i in range(300)).encode()
-        completed = self.key("route", "import", "-", "--json", "--key", "default", router=router, stdin=routes)
+        completed = self.key(
+            "route", "import", "-", "--json", "--key", "default", router=router, stdin=routes
+        )
         self.assertEqual(json.loads(completed.stdout)["routes"], 300)
 
     def test_signed_data_names_certificate_in_key_locator(self):
         router = self.router()
         self.make_certified_key("/site/alice", "/site", by=self.boss)
         name = json.loads(self.key("cert", "show", "/site/alice", "--json").stdout)["name"]
-        process = self.start(router, "poke", "--key", "/site/alice", "--store", self.store, "/site/alice/hello", "hello")
+        process = self.start(
+            router,
+            "poke",
+            "--key",
+            "/site/alice",
+            "--store",
+            self.store,
+            "/site/alice/hello",
+            "hello",
+        )
         answer = None
         for _ in range(50):
-            completed = subprocess.run([NW, "peek", "--json", "--lifetime", "500", "/site/alice/hello"], capture_output=True, env=router.environment())
+            completed = subprocess.run(
+                [NW, "peek", "--json", "--lifetime", "500", "/site/alice/hello"],
+                capture_output=True,
+                env=router.environment(),
+            )
             if completed.returncode == 0:
                 answer = json.loads(completed.stdout)
                 break
@@ -523,6 +767,9 @@ class AuthorizedCommands(Keys):
         self.assertIsNotNone(answer)
         self.assertEqual((answer["signature_type"], answer["key_locator"]), (3, name))
         self.assertEqual(process.wait(TIMEOUT_S), 0)
-        for args, advice in ((["--key", "alice.pem"], "--key-name"), (["--key", "/unserved"], "nw key list")):
+        for args, advice in (
+            (["--key", "alice.pem"], "--key-name"),
+            (["--key", "/unserved"], "nw key list"),
+        ):
             text = self.sentence(self.key("poke", *args, "/x", "hello", router=router, code=1))
             self.assertTrue(re.search(re.escape(advice), text), text)

@@ -53,7 +53,12 @@ class Top(ControlSocketTest):
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         before = termios.tcgetattr(terminal)
         process = subprocess.Popen(
-            [NW, "top", "-i", "200", *args], stdin=terminal, stdout=terminal, stderr=terminal, env={**router.environment(), "TERM": "xterm"}, start_new_session=True
+            [NW, "top", "-i", "200", *args],
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            env={**router.environment(), "TERM": "xterm"},
+            start_new_session=True,
         )
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
@@ -132,9 +137,16 @@ class Trace(ControlSocketTest):
         until(lambda: b"/t/a" in self.nw("route", "list", router=router).stdout)
         text = self.args(router, "/t/a")
         expected = [
-            r"/t/a", r"Interest from face \d+, lifetime 4000 ms.*\[fd://", r"content store: miss$", r"PIT: new entry", r"FIB: /t/a has 1 next hop$",
-            r"strategy: best-route/v=5", r"strategy: to face \d+ \(cost 0\), the only next hop that may be used; sent",
-            r"Data from face \d+ after [\d.]+ (µs|ms): answers 1 pending Interest, fresh for 200 ms", r"content store: cached", r"Data to face \d+: sent",
+            r"/t/a",
+            r"Interest from face \d+, lifetime 4000 ms.*\[fd://",
+            r"content store: miss$",
+            r"PIT: new entry",
+            r"FIB: /t/a has 1 next hop$",
+            r"strategy: best-route/v=5",
+            r"strategy: to face \d+ \(cost 0\), the only next hop that may be used; sent",
+            r"Data from face \d+ after [\d.]+ (µs|ms): answers 1 pending Interest, fresh for 200 ms",
+            r"content store: cached",
+            r"Data to face \d+: sent",
         ]
         self.assertRegex(text, re.compile(r"[\s\S]*".join(expected), re.M))
         self.assertEqual(poke.wait(TIMEOUT_S), 0)
@@ -152,25 +164,53 @@ class Trace(ControlSocketTest):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink:
             sink.bind(("127.0.0.1", silent))
             other_port = free_port()
-            self.nw("route", "add", "/silent", f"udp4://127.0.0.1:{silent}", "--cost", 5, router=router)
-            self.nw("route", "add", "/silent", f"udp4://127.0.0.1:{other_port}", "--cost", 9, router=router)
+            self.nw(
+                "route", "add", "/silent", f"udp4://127.0.0.1:{silent}", "--cost", 5, router=router
+            )
+            self.nw(
+                "route",
+                "add",
+                "/silent",
+                f"udp4://127.0.0.1:{other_port}",
+                "--cost",
+                9,
+                router=router,
+            )
             text = self.args(router, "/silent/x", "--lifetime", "300", "--seconds", "2")
-            self.assertRegex(text, r"to face \d+ \(cost 5\), the cheapest of 2 that may be used; sent +\[udp4://127.0.0.1:%d\]" % silent)
+            self.assertRegex(
+                text,
+                r"to face \d+ \(cost 5\), the cheapest of 2 that may be used; sent +\[udp4://127.0.0.1:%d\]"
+                % silent,
+            )
             self.assertRegex(text, r"not to face \d+ \(cost 9\), others are preferred")
             self.assertRegex(text, r"PIT: expired after 3\d\d\.\d ms without an answer")
         waiting = self.start(router, "trace", "--wait", "--json", "--seconds", "5", "/waited")
         time.sleep(0.5)
-        self.assertIn("another trace is running", self.sentence(self.nw("trace", "/other", router=router, code=6)))
+        self.assertIn(
+            "another trace is running",
+            self.sentence(self.nw("trace", "/other", router=router, code=6)),
+        )
         self.nw("peek", "/waited/for", "--lifetime", 100, router=router, code=7)
         self.nw("peek", "/not/waited", "--lifetime", 100, router=router, code=7)
         first = json.loads(waiting.stdout.readline())
-        self.assertEqual((first["name"], first["step"], first["packet"]), ("/waited/for", "interest", 1))
+        self.assertEqual(
+            (first["name"], first["step"], first["packet"]), ("/waited/for", "interest", 1)
+        )
         waiting.send_signal(signal.SIGINT)
         remaining, _ = waiting.communicate(timeout=TIMEOUT_S)
         for line in remaining.splitlines():
             self.assertEqual(json.loads(line)["name"], "/waited/for")
         # The trace ended with its reader, so another one can start.
-        self.assertTrue(until(lambda: subprocess.run([NW, "trace", "/unserved"], env=router.environment(), capture_output=True).returncode == 0))
+        self.assertTrue(
+            until(
+                lambda: (
+                    subprocess.run(
+                        [NW, "trace", "/unserved"], env=router.environment(), capture_output=True
+                    ).returncode
+                    == 0
+                )
+            )
+        )
 
     def test_trace_shows_aggregation_and_multicast(self):
         router = self.router()
@@ -182,7 +222,9 @@ class Trace(ControlSocketTest):
         time.sleep(0.5)
         consumers = [self.start(router, "peek", "/m/x", "--lifetime", "1500") for _ in range(2)]
         text, _ = waiting.communicate(timeout=TIMEOUT_S)
-        self.assertGreaterEqual(len(re.findall(r"as to all 2 that may be used; sent", text.decode())), 2, text)
+        self.assertGreaterEqual(
+            len(re.findall(r"as to all 2 that may be used; sent", text.decode())), 2, text
+        )
         self.assertRegex(text.decode(), r"PIT: already pending, aggregated; 2 faces waiting")
         for consumer in consumers:
             consumer.wait(TIMEOUT_S)
@@ -193,7 +235,9 @@ def blocks(data):
     at = 0
     while at < len(data):
         kind, length = struct.unpack_from("<II", data, at)
-        assert length % 4 == 0 and struct.unpack_from("<I", data, at + length - 4)[0] == length, "both lengths agree"
+        assert length % 4 == 0 and struct.unpack_from("<I", data, at + length - 4)[0] == length, (
+            "both lengths agree"
+        )
         yield kind, data[at + 8 : at + length - 4]
         at += length
     assert at == len(data)
@@ -222,7 +266,9 @@ class Tap(ControlSocketTest):
         router = self.router()
         self.answering(router)
         self.traffic(router, interval=5)
-        lines = self.nw("tap", "--count", 4, "--kind", "data", "--name", "/p", "--json", router=router).stdout.splitlines()
+        lines = self.nw(
+            "tap", "--count", 4, "--kind", "data", "--name", "/p", "--json", router=router
+        ).stdout.splitlines()
         packets = [json.loads(line) for line in lines]
         self.assertEqual(len(packets), 4)
         self.assertEqual({packet["kind"] for packet in packets}, {"Data"})
@@ -230,8 +276,12 @@ class Tap(ControlSocketTest):
         self.assertTrue(all(packet["name"].startswith("/p/ping/") for packet in packets))
         self.assertTrue(all(abs(packet["at_ns"] / 1e9 - time.time()) < 60 for packet in packets))
         face = packets[0]["interface"].removeprefix("face ")
-        text = self.nw("tap", "-c", 3, "--face", face, "--direction", "in", router=router).stdout.decode()
-        self.assertEqual(len(re.findall(rf"^\d\d:\d\d:\d\d\.\d{{6}} in  face {face} ", text, re.M)), 3, text)
+        text = self.nw(
+            "tap", "-c", 3, "--face", face, "--direction", "in", router=router
+        ).stdout.decode()
+        self.assertEqual(
+            len(re.findall(rf"^\d\d:\d\d:\d\d\.\d{{6}} in  face {face} ", text, re.M)), 3, text
+        )
         # Packets of other names are not captured.
         quiet = self.start(router, "tap", "--name", "/elsewhere")
         time.sleep(0.5)
@@ -267,14 +317,23 @@ class Tap(ControlSocketTest):
                 incoming = options(body[20 + (captured + 3) // 4 * 4 :])[2][0] & 3 == 1
                 face = int(interfaces[interface][0].removeprefix("face "))
                 far, near = (frame[6:12], frame[0:6]) if incoming else (frame[0:6], frame[6:12])
-                self.assertEqual((far, near), (b"\x02\x4e\x00" + face.to_bytes(4, "big")[1:], b"\x02\x4e\xff\xff\xff\xff"))
+                self.assertEqual(
+                    (far, near),
+                    (b"\x02\x4e\x00" + face.to_bytes(4, "big")[1:], b"\x02\x4e\xff\xff\xff\xff"),
+                )
                 kind, value = tlv(frame[14:])
                 if kind == 0x64:
                     fields = dict()
                     while value:
                         size = 4 if value[0] == 0xFD else 2
-                        field = struct.unpack_from(">H", value, 1)[0] if value[0] == 0xFD else value[0]
-                        fields[field] = value[size : size + value[size - 1]] if value[size - 1] < 253 else value[size + 2 :]
+                        field = (
+                            struct.unpack_from(">H", value, 1)[0] if value[0] == 0xFD else value[0]
+                        )
+                        fields[field] = (
+                            value[size : size + value[size - 1]]
+                            if value[size - 1] < 253
+                            else value[size + 2 :]
+                        )
                         value = value[size + value[size - 1] :] if value[size - 1] < 253 else b""
                     kind, value = tlv(fields[0x50])
                 seen.append(kind)
@@ -283,7 +342,11 @@ class Tap(ControlSocketTest):
         piped = self.nw("tap", "-c", 2, "-w", "-", router=router).stdout
         self.assertEqual(sum(kind == 6 for kind, _ in blocks(piped)), 2)
         if shutil.which("tshark"):
-            fields = subprocess.run(["tshark", "-r", path, "-T", "fields", "-e", "eth.type"], capture_output=True, check=True).stdout.split()
+            fields = subprocess.run(
+                ["tshark", "-r", path, "-T", "fields", "-e", "eth.type"],
+                capture_output=True,
+                check=True,
+            ).stdout.split()
             self.assertEqual(set(fields), {b"0x8624"})
 
     def test_tap_reader_stopped_loses_packets_alone(self):
@@ -308,12 +371,23 @@ class Tap(ControlSocketTest):
 
     def test_captures_are_bounded_and_end_with_their_reader(self):
         router = self.router()
-        taps = [self.start(router, "tap", "-w", Path(self.folder) / f"{n}.pcapng") for n in range(4)]
-        self.assertTrue(until(lambda: all((Path(self.folder) / f"{n}.pcapng").exists() for n in range(4))))
-        self.assertIn("too many captures", self.sentence(self.nw("tap", "-c", 1, router=router, code=6)))
+        taps = [
+            self.start(router, "tap", "-w", Path(self.folder) / f"{n}.pcapng") for n in range(4)
+        ]
+        self.assertTrue(
+            until(lambda: all((Path(self.folder) / f"{n}.pcapng").exists() for n in range(4)))
+        )
+        self.assertIn(
+            "too many captures", self.sentence(self.nw("tap", "-c", 1, router=router, code=6))
+        )
         for tap in taps:
             tap.kill()
-        capture_one = lambda: subprocess.run([NW, "tap", "-c", "1", "--json"], env=router.environment(), capture_output=True, timeout=TIMEOUT_S)
+        capture_one = lambda: subprocess.run(
+            [NW, "tap", "-c", "1", "--json"],
+            env=router.environment(),
+            capture_output=True,
+            timeout=TIMEOUT_S,
+        )
         self.traffic(router, "/none", interval=20)
         self.assertTrue(until(lambda: capture_one().returncode == 0))
 

@@ -119,8 +119,25 @@ SILENT = {
     "cert install": "prints as `key default` does",
     "cert default": "prints as `key default` does",
     "cert delete": "prints as `key default` does",
-    **{f"balancer {verb}": "needs a balancer" for verb in ("add", "drain", "remove", "rules", "status", "stop", "top", "vrrp", "weight", "where")},
-    **{f"service {verb}": "needs a service" for verb in ("drain", "graph", "links", "statistics", "status", "stop")},
+    **{
+        f"balancer {verb}": "needs a balancer"
+        for verb in (
+            "add",
+            "drain",
+            "remove",
+            "rules",
+            "status",
+            "stop",
+            "top",
+            "vrrp",
+            "weight",
+            "where",
+        )
+    },
+    **{
+        f"service {verb}": "needs a service"
+        for verb in ("drain", "graph", "links", "statistics", "status", "stop")
+    },
 }
 
 
@@ -147,7 +164,9 @@ class Output(CommandLine):
         home = Path(self.folder) / "home"
         home.mkdir()
         self.environment = {**self.r.environment(), "HOME": str(home), "RUST_BACKTRACE": "0"}
-        file = lambda name, content: (Path(self.folder) / name).write_bytes(content) and Path(self.folder) / name
+        file = lambda name, content: (
+            (Path(self.folder) / name).write_bytes(content) and Path(self.folder) / name
+        )
         self.values = {
             "routes": file("routes", b"/many 1\n"),
             "packet": file("packet", bytes.fromhex("050907070801740802" + "7830")),
@@ -168,10 +187,18 @@ class Output(CommandLine):
 
     def keep_busy(self):
         while not self.is_over.wait(0.2):
-            subprocess.run([NW, "peek", "/t", "--lifetime", "50"], env=self.environment, capture_output=True)
+            subprocess.run(
+                [NW, "peek", "/t", "--lifetime", "50"], env=self.environment, capture_output=True
+            )
 
     def run_nw(self, *args):
-        return subprocess.run([NW, *map(str, args)], env=self.environment, check=True, capture_output=True, timeout=TIMEOUT_S).stdout
+        return subprocess.run(
+            [NW, *map(str, args)],
+            env=self.environment,
+            check=True,
+            capture_output=True,
+            timeout=TIMEOUT_S,
+        ).stdout
 
     def face(self, uri):
         import json
@@ -180,7 +207,13 @@ class Output(CommandLine):
 
     def run_into(self, args, stdout):
         completed = subprocess.run(
-            [NW, *args], env=self.environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE, timeout=TIMEOUT_S, cwd=self.folder
+            [NW, *args],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            timeout=TIMEOUT_S,
+            cwd=self.folder,
         )
         return completed.returncode, completed.stderr.decode()
 
@@ -213,7 +246,10 @@ class Output(CommandLine):
         lines = [line.split() for line in LINES.strip().splitlines()]
         tried = {" ".join(args[:n]) for args in lines for n in (1, 2)}
         for verb in leaves():
-            self.assertTrue(verb in tried or verb in SILENT, f"nw {verb}: add a line to LINES or a reason to SILENT")
+            self.assertTrue(
+                verb in tried or verb in SILENT,
+                f"nw {verb}: add a line to LINES or a reason to SILENT",
+            )
 
     def test_help_into_full_or_closed_output_ends_quietly(self):
         for verb in ["", *leaves()]:
@@ -232,9 +268,19 @@ class Output(CommandLine):
 
     def test_standard_error_full_does_not_end_command(self):
         with open("/dev/full", "wb") as full:
-            for args, expected in (["face", "show", "999999"], 3), (["no-such-verb"], 2), (["cat", "/served"], 0):
+            for args, expected in (
+                (["face", "show", "999999"], 3),
+                (["no-such-verb"], 2),
+                (["cat", "/served"], 0),
+            ):
                 with self.subTest(args):
-                    completed = subprocess.run([NW, *args], env=self.environment, stdout=subprocess.PIPE, stderr=full, timeout=TIMEOUT_S)
+                    completed = subprocess.run(
+                        [NW, *args],
+                        env=self.environment,
+                        stdout=subprocess.PIPE,
+                        stderr=full,
+                        timeout=TIMEOUT_S,
+                    )
                     self.assertEqual(completed.returncode, expected)
 
 

@@ -31,7 +31,11 @@ class SlowReaders(CommandLine):
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
 
     def rss_mib(self, router):
-        line = next(line for line in Path(f"/proc/{router.process.pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
+        line = next(
+            line
+            for line in Path(f"/proc/{router.process.pid}/status").read_text().splitlines()
+            if line.startswith("VmRSS")
+        )
         return int(line.split()[1]) // 1024
 
     def test_peers_that_never_read_share_one_bound(self):
@@ -40,8 +44,15 @@ class SlowReaders(CommandLine):
         content.write_bytes(os.urandom(800_000))
         put = self.start(router, "put", "-q", "--segment", "8000", "/v", content)
         server = self.start(router, "ping-server", "/by")
-        self.until(lambda: b"/by" in self.nw("route", "list", router=router).stdout, "the producers are there")
-        name = json.loads(self.nw("cat", "-q", "--json", "/v", "-o", os.devnull, router=router).stderr.splitlines()[-1])["name"]
+        self.until(
+            lambda: b"/by" in self.nw("route", "list", router=router).stdout,
+            "the producers are there",
+        )
+        name = json.loads(
+            self.nw(
+                "cat", "-q", "--json", "/v", "-o", os.devnull, router=router
+            ).stderr.splitlines()[-1]
+        )["name"]
         before = self.rss_mib(router)
         version = int(name.split("/v=")[1])
         requests = b"".join(segment(b"v", version, number % 100) for number in range(REQUESTS))
@@ -59,7 +70,11 @@ class SlowReaders(CommandLine):
         self.assertLess(peak, before + QUEUES_MIB + BESIDES_MIB, router.log_text())
         # Other clients and the operator are served meanwhile.
         self.assertIn(b"faces", self.nw("status", router=router).stdout)
-        completed = json.loads(self.nw("ping", "/by", "-c", "20", "-i", "10", "--json", router=router).stdout.splitlines()[-1])
+        completed = json.loads(
+            self.nw(
+                "ping", "/by", "-c", "20", "-i", "10", "--json", router=router
+            ).stdout.splitlines()[-1]
+        )
         self.assertEqual((completed["sent"], completed["answered"]), (20, 20))
         self.until(lambda: 'pool="send_queues"' in router.log_text(), "the log names the full pool")
         for reader in held:

@@ -28,7 +28,9 @@ class Services(CommandLine):
     def service(self, name, *args):
         """Starts a service. Its log is in NAME.log, overwritten at each start."""
         with open(self.log(name), "w") as log:
-            process = subprocess.Popen([NW, "service", "run", *map(str, args)], stdin=subprocess.DEVNULL, stderr=log)
+            process = subprocess.Popen(
+                [NW, "service", "run", *map(str, args)], stdin=subprocess.DEVNULL, stderr=log
+            )
 
         def finish():
             if process.poll() is None:
@@ -60,7 +62,11 @@ class Services(CommandLine):
         return {(port["element"], port["side"], port["port"]): port["packets"] for port in ports}
 
     def ping(self, *args):
-        completed = subprocess.run([NW, "ping", "/p", "-s", f"unix://{self.near}", "--json", *map(str, args)], capture_output=True, timeout=2 * TIMEOUT_S)
+        completed = subprocess.run(
+            [NW, "ping", "/p", "-s", f"unix://{self.near}", "--json", *map(str, args)],
+            capture_output=True,
+            timeout=2 * TIMEOUT_S,
+        )
         end = json.loads(completed.stdout.splitlines()[-1])
         return end["sent"], end["answered"]
 
@@ -72,7 +78,11 @@ class Services(CommandLine):
         return router
 
     def graph(self, router):
-        text = CHAIN.read_text().replace("/tmp/nw-chain.sock", str(self.near)).replace("/tmp/nw-producer.sock", str(router.socket))
+        text = (
+            CHAIN.read_text()
+            .replace("/tmp/nw-chain.sock", str(self.near))
+            .replace("/tmp/nw-producer.sock", str(router.socket))
+        )
         path = Path(self.folder) / "chain.graph"
         path.write_text(text)
         return path
@@ -81,11 +91,19 @@ class Services(CommandLine):
         """Starts the four services of the example and waits until a ping passes all of them."""
         self.cut = Path(self.folder) / "cut"
         args = [word for name in FOUR for word in ("--service", f"{name}={name}")]
-        output = self.nw("graph", "split", self.graph(router), "--into", self.cut, "--links", links, *args).stdout.decode()
-        self.assertEqual(output.splitlines(), [f"nw service run --graph {self.cut}/{name}.graph" for name in FOUR])
+        output = self.nw(
+            "graph", "split", self.graph(router), "--into", self.cut, "--links", links, *args
+        ).stdout.decode()
+        self.assertEqual(
+            output.splitlines(),
+            [f"nw service run --graph {self.cut}/{name}.graph" for name in FOUR],
+        )
         self.nw("graph", "check", *(self.cut / f"{name}.graph" for name in FOUR))
         running = {name: self.start_piece(name) for name in FOUR}
-        self.until(lambda: self.ping("-c", 1, "-i", 1, "--timeout", 500)[1] == 1, "a ping through all four is answered")
+        self.until(
+            lambda: self.ping("-c", 1, "-i", 1, "--timeout", 500)[1] == 1,
+            "a ping through all four is answered",
+        )
         return running
 
     def start_piece(self, name):
@@ -104,7 +122,10 @@ class SplitGraph(Services):
         self.put(router, "/t/file", content)
         for _ in range(2):
             self.assertEqual(self.nw("cat", "-s", f"unix://{self.near}", "/t/file").stdout, content)
-        self.assertRegex(self.nw("service", "status", "cs").stdout.decode(), r"^cs: running for \d+ s\n  received [1-9]\d* Interests, [1-9]\d* Data")
+        self.assertRegex(
+            self.nw("service", "status", "cs").stdout.decode(),
+            r"^cs: running for \d+ s\n  received [1-9]\d* Interests, [1-9]\d* Data",
+        )
         links = {link["name"]: link for link in self.links("br")}
         self.assertEqual(set(links), {"to_pd", "to_cs", "to_nr"})
         self.assertTrue(all(link["up"] for link in links.values()), links)
@@ -142,10 +163,17 @@ class SplitGraph(Services):
             self.assertIsNone(running[name].poll(), self.log_text(name))
             self.assertGreater(self.status(name)["received"][0], 0)
         for name in ("pd", "cs"):
-            self.assertEqual([link["up"] for link in self.links(name) if link["name"] == "to_br"], [False], self.links(name))
+            self.assertEqual(
+                [link["up"] for link in self.links(name) if link["name"] == "to_br"],
+                [False],
+                self.links(name),
+            )
         self.assertGreater(self.status("cs")["dropped"], 0)
         self.start_piece("br")
-        self.until(lambda: self.ping("-c", 1, "-i", 1, "--timeout", 500)[1] == 1, "a ping through the new service is answered")
+        self.until(
+            lambda: self.ping("-c", 1, "-i", 1, "--timeout", 500)[1] == 1,
+            "a ping through the new service is answered",
+        )
         self.assertEqual(self.ping("-c", 200, "-i", 2), (200, 200))
         self.assertTrue(all(link["up"] for name in ("pd", "cs", "br") for link in self.links(name)))
 
@@ -162,7 +190,9 @@ class SplitGraph(Services):
         self.assertRegex(links["to_cs"]["local"], r"^shm:///.*/cs-br\.sock$")
         # Each packet that one end sent, the other received.
         far = {link["name"]: link for link in self.links("nr")}["to_br"]
-        self.assertEqual((links["to_nr"]["sent"], links["to_nr"]["received"]), (far["received"], far["sent"]))
+        self.assertEqual(
+            (links["to_nr"]["sent"], links["to_nr"]["received"]), (far["received"], far["sent"])
+        )
         self.assertGreater(sum(far["sent"]), len(content) // 8800)
         self.assertGreater(self.packets("cs")["cs", "out", "hit"], 300)
 
@@ -171,21 +201,56 @@ class SplitGraph(Services):
             self.skipTest("only root can run as another user")
         os.chmod(self.folder, 0o755)
         far = Path(self.folder) / "far.sock"
-        self.service("far", "counter", "--listen", f"shm://{far}", "--to", f"next=unix://{self.folder}/none.sock", "--name", "far")
+        self.service(
+            "far",
+            "counter",
+            "--listen",
+            f"shm://{far}",
+            "--to",
+            f"next=unix://{self.folder}/none.sock",
+            "--name",
+            "far",
+        )
         self.assertEqual(far.stat().st_mode & 0o777, 0o600)
         other_folder = Path(self.folder) / "other"
         other_folder.mkdir()
         os.chown(other_folder, 65534, 65534)
-        args = ["counter", "--listen", f"unix://{other_folder}/near.sock", "--to", f"far=shm://{far}", "--control", other_folder / "c.sock"]
+        args = [
+            "counter",
+            "--listen",
+            f"unix://{other_folder}/near.sock",
+            "--to",
+            f"far=shm://{far}",
+            "--control",
+            other_folder / "c.sock",
+        ]
         with open(self.log("other"), "w") as log:
             try:
-                process = subprocess.Popen([NW, "service", "run", *map(str, args)], stdin=subprocess.DEVNULL, stderr=log, user=65534, group=65534, extra_groups=[])
+                process = subprocess.Popen(
+                    [NW, "service", "run", *map(str, args)],
+                    stdin=subprocess.DEVNULL,
+                    stderr=log,
+                    user=65534,
+                    group=65534,
+                    extra_groups=[],
+                )
             except PermissionError:
                 self.skipTest(f"only root may run {NW}")
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        self.until(lambda: "run as a user who may" in self.log_text("other"), "the missing privilege is logged")
-        self.assertEqual([link["up"] for link in json.loads(self.nw("service", "links", other_folder / "c.sock", "--json").stdout)], [False])
+        self.until(
+            lambda: "run as a user who may" in self.log_text("other"),
+            "the missing privilege is logged",
+        )
+        self.assertEqual(
+            [
+                link["up"]
+                for link in json.loads(
+                    self.nw("service", "links", other_folder / "c.sock", "--json").stdout
+                )
+            ],
+            [False],
+        )
 
     def test_shared_memory_at_foreign_socket_waits_and_reports(self):
         near, far = Path(self.folder) / "plain.sock", Path(self.folder) / "far.sock"
@@ -194,51 +259,116 @@ class SplitGraph(Services):
         plain.bind(str(far))
         plain.listen()
         check_ended = lambda listen, to: ["--listen", listen, "--to", f"next={to}"]
-        self.service("wrong", "counter", *check_ended(f"unix://{self.near}", f"shm://{far}"), "--name", "wrong")
-        self.until(lambda: "write unix:// or shm:// on both sides" in self.log_text("wrong"), "the mistake is logged")
-        self.service("unserved", "counter", *check_ended(f"unix://{near}", f"shm://{self.folder}/unserved.sock"), "--name", "unserved")
+        self.service(
+            "wrong",
+            "counter",
+            *check_ended(f"unix://{self.near}", f"shm://{far}"),
+            "--name",
+            "wrong",
+        )
+        self.until(
+            lambda: "write unix:// or shm:// on both sides" in self.log_text("wrong"),
+            "the mistake is logged",
+        )
+        self.service(
+            "unserved",
+            "counter",
+            *check_ended(f"unix://{near}", f"shm://{self.folder}/unserved.sock"),
+            "--name",
+            "unserved",
+        )
         self.until(lambda: "no such path" in self.log_text("unserved"), "the mistake is logged")
-        self.assertIn("at an absolute path", self.refused("run", "counter", *check_ended("shm://near.sock", f"shm://{far}")))
+        self.assertIn(
+            "at an absolute path",
+            self.refused("run", "counter", *check_ended("shm://near.sock", f"shm://{far}")),
+        )
         # The address is in use by a running program; then only the socket file is left.
         args = check_ended(f"shm://{far}", f"unix://{self.folder}/unserved.sock")
-        self.assertIn("is in use by a running program", self.refused("run", "counter", *args, "--name", "late"))
+        self.assertIn(
+            "is in use by a running program",
+            self.refused("run", "counter", *args, "--name", "late"),
+        )
         plain.close()
         self.assertTrue(far.exists())
         self.service("late", "counter", *args, "--name", "late")
-        self.until(lambda: json.loads(self.nw("service", "links", "wrong", "--json").stdout)[0]["up"], "the first service has connected to it")
+        self.until(
+            lambda: json.loads(self.nw("service", "links", "wrong", "--json").stdout)[0]["up"],
+            "the first service has connected to it",
+        )
 
     def test_graph_changed_under_traffic_loses_nothing(self):
         self.chain(self.producer())
         text = self.nw("service", "graph", "cs").stdout.decode()
         path = Path(self.folder) / "other.graph"
-        path.write_text(text.replace("cs.miss -> to_br", "seen = counter\ncs.miss -> seen -> to_br"))
-        pinging = subprocess.Popen([NW, "ping", "/p", "-s", f"unix://{self.near}", "-i", "2", "-c", "1000", "--json"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        path.write_text(
+            text.replace("cs.miss -> to_br", "seen = counter\ncs.miss -> seen -> to_br")
+        )
+        pinging = subprocess.Popen(
+            [NW, "ping", "/p", "-s", f"unix://{self.near}", "-i", "2", "-c", "1000", "--json"],
+            stdout=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+        )
         self.addCleanup(pinging.communicate)
         self.addCleanup(pinging.kill)
         output = self.nw("service", "graph", "cs", "--set", path).stdout.decode()
         self.assertIn("seen = counter", output)
         self.assertEqual(self.nw("service", "graph", "cs").stdout.decode(), output)
-        self.until(lambda: any(element == "seen" and count for (element, _, _), count in self.packets("cs").items()), "the new element counts packets")
+        self.until(
+            lambda: any(
+                element == "seen" and count for (element, _, _), count in self.packets("cs").items()
+            ),
+            "the new element counts packets",
+        )
         end = json.loads(pinging.communicate(timeout=TIMEOUT_S)[0].splitlines()[-1])
         self.assertEqual((end["sent"], end["answered"]), (1000, 1000), end)
 
     def test_invalid_graph_changes_nothing(self):
         path = self.file_of("bad.graph", "face up = unix:///a.sock\ncs = contentstore\nup -> pd\n")
-        self.service("alone", "counter", "--listen", f"unix://{self.near}", "--to", f"next=unix://{self.folder}/next.sock", "--name", "alone")
+        self.service(
+            "alone",
+            "counter",
+            "--listen",
+            f"unix://{self.near}",
+            "--to",
+            f"next=unix://{self.folder}/next.sock",
+            "--name",
+            "alone",
+        )
         before = self.nw("service", "graph", "alone").stdout
         output = self.refused("graph", "alone", "--set", path)
-        for part in ("bad.graph:2:6: no element is called `contentstore`; did you mean `content_store`?", "bad.graph:3:7: nothing in this graph is called `pd`"):
+        for part in (
+            "bad.graph:2:6: no element is called `contentstore`; did you mean `content_store`?",
+            "bad.graph:3:7: nothing in this graph is called `pd`",
+        ):
             self.assertIn(part, output)
-        self.assertIn("has no URI", self.refused("graph", "alone", "--set", self.file_of("none.graph", "face a\nface b\na -> b\nb -> a\n"), code=6))
-        self.assertIn("can't read", self.refused("graph", "alone", "--set", Path(self.folder) / "missing.graph"))
+        self.assertIn(
+            "has no URI",
+            self.refused(
+                "graph",
+                "alone",
+                "--set",
+                self.file_of("none.graph", "face a\nface b\na -> b\nb -> a\n"),
+                code=6,
+            ),
+        )
+        self.assertIn(
+            "can't read",
+            self.refused("graph", "alone", "--set", Path(self.folder) / "missing.graph"),
+        )
         good = self.file_of("good.graph", before.decode())
-        self.assertIn("is not one of drop, buffer, make-before-break", self.refused("graph", "alone", "--set", good, "--order", "soon"))
+        self.assertIn(
+            "is not one of drop, buffer, make-before-break",
+            self.refused("graph", "alone", "--set", good, "--order", "soon"),
+        )
         self.assertEqual(self.nw("service", "graph", "alone").stdout, before)
         # A request without this command gets the same error.
         body = json.dumps({"graph": path.read_text(), "order": "drop"}).encode()
         with socket.socket(socket.AF_UNIX) as s:
             s.connect(f"{self.folder}/nw-service-alone.sock")
-            s.sendall(b"PUT /v1/graph HTTP/1.0\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            s.sendall(
+                b"PUT /v1/graph HTTP/1.0\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+                % (len(body), body)
+            )
             answer = b"".join(iter(lambda: s.recv(65536), b""))
         self.assertIn(b" 400 ", answer.splitlines()[0])
         self.assertIn(b"did you mean `content_store`?", answer)
@@ -251,17 +381,50 @@ class SplitGraph(Services):
 
     def test_invalid_partition_is_refused(self):
         path, into = self.file_of("chain.graph", CHAIN.read_text()), Path(self.folder) / "cut"
-        cut = lambda *services: self.nw("graph", "split", path, "--into", into, *(w for s in services for w in ("--service", s)), code=1).stderr.decode()
+        cut = lambda *services: self.nw(
+            "graph",
+            "split",
+            path,
+            "--into",
+            into,
+            *(w for s in services for w in ("--service", s)),
+            code=1,
+        ).stderr.decode()
         output = cut("a=pd,cs,xx", "b=cs,br")
-        for part in ('nothing in the graph is called "xx"', '"cs" belongs to a and to b', '"nr" belongs to no service: list it in one'):
+        for part in (
+            'nothing in the graph is called "xx"',
+            '"cs" belongs to a and to b',
+            '"nr" belongs to no service: list it in one',
+        ):
             self.assertIn(part, output)
         self.assertIn("service a is given twice", cut("a=pd,cs", "a=br,nr"))
         self.assertIn("is not a service of the form NAME=ELEMENT,FACE,…", cut("a"))
-        self.assertIn("[possible values: unix, shm]", self.nw("graph", "split", path, "--into", into, "--service", "a=pd", "--links", "wire", code=2).stderr.decode())
+        self.assertIn(
+            "[possible values: unix, shm]",
+            self.nw(
+                "graph",
+                "split",
+                path,
+                "--into",
+                into,
+                "--service",
+                "a=pd",
+                "--links",
+                "wire",
+                code=2,
+            ).stderr.decode(),
+        )
         self.assertIn("letters, digits and _", cut("a/b=pd"))
         self.assertFalse(into.exists(), "what is refused leaves nothing behind")
         into.write_text("in the way")
-        self.assertIn("can't create", self.sentence(self.nw("graph", "split", path, "--into", into, "--service", "all=pd,cs,br,nr", code=1)))
+        self.assertIn(
+            "can't create",
+            self.sentence(
+                self.nw(
+                    "graph", "split", path, "--into", into, "--service", "all=pd,cs,br,nr", code=1
+                )
+            ),
+        )
 
 
 class SingleElement(Services):
@@ -271,41 +434,86 @@ class SingleElement(Services):
     def test_content_store_before_router_answers_hits(self):
         router = self.producer()
         to = f"next=unix://{router.socket}"
-        process = self.service("content_store", "content_store", "mib=16", "--listen", f"unix://{self.near}", "--to", to)
+        process = self.service(
+            "content_store",
+            "content_store",
+            "mib=16",
+            "--listen",
+            f"unix://{self.near}",
+            "--to",
+            to,
+        )
         self.put(router, "/t/file", b"x" * 100_000)
         for _ in range(2):
-            self.assertEqual(self.nw("cat", "-s", f"unix://{self.near}", "/t/file").stdout, b"x" * 100_000)
+            self.assertEqual(
+                self.nw("cat", "-s", f"unix://{self.near}", "/t/file").stdout, b"x" * 100_000
+            )
         self.assertGreater(self.packets("content_store")["content_store", "out", "hit"], 5)
         self.assertEqual(self.ping("-c", 100, "-i", 2), (100, 100))
-        self.assertRegex(self.nw("service", "graph", "content_store").stdout.decode(), r"content_store = content_store\(mib = 16\)")
+        self.assertRegex(
+            self.nw("service", "graph", "content_store").stdout.decode(),
+            r"content_store = content_store\(mib = 16\)",
+        )
         self.nw("service", "drain", "content_store")
         self.check_ended(process, "content_store")
 
     def test_application_and_router_connect_by_shared_memory(self):
         router = self.producer()
-        self.service("store", "content_store", "mib=16", "--listen", f"shm://{self.near}", "--to", f"next=unix://{router.socket}", "--name", "store")
-        completed = self.nw("ping", "/p", "-s", f"shm://{self.near}", "-i", 2, "-c", 100, "--json").stdout
+        self.service(
+            "store",
+            "content_store",
+            "mib=16",
+            "--listen",
+            f"shm://{self.near}",
+            "--to",
+            f"next=unix://{router.socket}",
+            "--name",
+            "store",
+        )
+        completed = self.nw(
+            "ping", "/p", "-s", f"shm://{self.near}", "-i", 2, "-c", 100, "--json"
+        ).stdout
         self.assertEqual(json.loads(completed.splitlines()[-1])["answered"], 100)
         other_router = self.router("other")
         self.nw("face", "create", f"shm://{self.near}", router=other_router)
         self.nw("route", "add", "/p", f"shm://{self.near}", router=other_router)
         completed = self.nw("ping", "/p", "-i", 2, "-c", 100, "--json", router=other_router).stdout
         self.assertEqual(json.loads(completed.splitlines()[-1])["answered"], 100)
-        self.assertIn(f"shm://{self.near}", self.nw("face", "list", router=other_router).stdout.decode())
+        self.assertIn(
+            f"shm://{self.near}", self.nw("face", "list", router=other_router).stdout.decode()
+        )
 
     def test_wrong_arguments_are_refused(self):
         check_ended = self.endpoints()
-        self.assertIn("`nw graph help` lists all", self.refused("run", "contentstore", *check_ended))
+        self.assertIn(
+            "`nw graph help` lists all", self.refused("run", "contentstore", *check_ended)
+        )
         output = self.refused("run", "content_store", "mib=much", "mibs=3", *check_ended)
         self.assertIn('"much" is not allowed: a whole number', output)
         self.assertIn("`mibs`: not known; there are packets, mib", output)
-        self.assertIn("nw graph help content_store", self.refused("run", "content_store", "mib", *check_ended))
-        self.assertIn("--listen for downstreams and --to for the upstream", self.refused("run", "content_store"))
+        self.assertIn(
+            "nw graph help content_store", self.refused("run", "content_store", "mib", *check_ended)
+        )
+        self.assertIn(
+            "--listen for downstreams and --to for the upstream",
+            self.refused("run", "content_store"),
+        )
         self.assertIn("give --to NAME=URI", self.refused("run", "content_store", *check_ended[:2]))
-        self.assertIn("is not of the form NAME=URI", self.refused("run", "content_store", *check_ended[:3], "unix:///x"))
-        self.assertIn("expected scheme://", self.refused("run", "content_store", "--listen", "/x", *check_ended[2:]))
-        self.assertIn("must not be empty or contain /", self.refused("run", "content_store", *check_ended, "--name", "a/b"))
-        self.assertIn("can't read", self.refused("run", "--graph", Path(self.folder) / "none.graph"))
+        self.assertIn(
+            "is not of the form NAME=URI",
+            self.refused("run", "content_store", *check_ended[:3], "unix:///x"),
+        )
+        self.assertIn(
+            "expected scheme://",
+            self.refused("run", "content_store", "--listen", "/x", *check_ended[2:]),
+        )
+        self.assertIn(
+            "must not be empty or contain /",
+            self.refused("run", "content_store", *check_ended, "--name", "a/b"),
+        )
+        self.assertIn(
+            "can't read", self.refused("run", "--graph", Path(self.folder) / "none.graph")
+        )
         self.assertIn("Usage", self.nw("service", "run", code=2).stderr.decode())
         self.assertFalse(self.near.exists())
 
@@ -325,7 +533,10 @@ class SingleElement(Services):
     def test_taken_name_or_address_is_refused(self):
         first = self.service("one", "counter", *self.endpoints(), "--name", "one")
         other_args = ["--listen", f"unix://{self.folder}/other.sock", *self.endpoints()[2:]]
-        self.assertIn("is in use by another service: choose another --name", self.last(*other_args, "--name", "one"))
+        self.assertIn(
+            "is in use by another service: choose another --name",
+            self.last(*other_args, "--name", "one"),
+        )
         self.assertFalse((Path(self.folder) / "other.sock").exists())
         # Another name, but the same listening address.
         output = self.last(*self.endpoints(), "--name", "two")
@@ -339,7 +550,9 @@ class SingleElement(Services):
         output = self.last("--listen", f"unix://{path}", *other_args[2:])
         self.assertIn("face `near`", output)
         self.assertEqual(path.read_text(), "mine")
-        self.assertIn("can't listen on", self.last(*other_args, "--control", f"{self.folder}/no/c.sock"))
+        self.assertIn(
+            "can't listen on", self.last(*other_args, "--control", f"{self.folder}/no/c.sock")
+        )
         # The first service was not affected. After it is killed, its socket files are taken over.
         self.assertEqual(self.status("one")["name"], "one")
         first.kill()

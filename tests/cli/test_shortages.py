@@ -19,7 +19,9 @@ OTHERS = os.geteuid() == 0 and shutil.which("setpriv")
 
 
 def interest(name):
-    return tlv(5, tlv(7, b"".join(components(name))) + tlv(0x0A, os.urandom(4)) + tlv(0x0C, b"\xff"))
+    return tlv(
+        5, tlv(7, b"".join(components(name))) + tlv(0x0A, os.urandom(4)) + tlv(0x0C, b"\xff")
+    )
 
 
 # Opens connections until it is ended, and uses each once. `python3 -c HOLD PLACE COUNT PACKET`
@@ -72,7 +74,7 @@ def peer(kind, source, target):
     connection.settimeout(5)
     connection.bind((source, 0))
     connection.connect((target, 6363))
-    return one
+    return connection
 
 def is_served(kind, source, target, name):
     for number in range(2):
@@ -148,7 +150,11 @@ class Shortages(CommandLine):
         self.assertIn(f'pool="{pool}"', router.log_text())
         self.assertLessEqual(router.log_text().count("ERROR"), 3, "one line in ten seconds")
         metrics = http(router.socket.with_name("r.control.sock"), "GET /metrics")[1].decode()
-        line = next(line for line in metrics.splitlines() if line.startswith(f'nw_pool_shortages_total{{pool="{pool}"}}'))
+        line = next(
+            line
+            for line in metrics.splitlines()
+            if line.startswith(f'nw_pool_shortages_total{{pool="{pool}"}}')
+        )
         self.assertGreater(float(line.split()[-1]), 0)
 
     def test_faces_held_by_one_program_leave_room_for_others(self):
@@ -174,7 +180,9 @@ class Shortages(CommandLine):
 
     def test_udp_and_websocket_faces_leave_room_for_others(self):
         port = free_port(socket.SOCK_STREAM)
-        router = self.router("r", f'[faces]\nmax = 64\n[faces.websocket]\nlisten = ["127.0.0.1:{port}"]\n')
+        router = self.router(
+            "r", f'[faces]\nmax = 64\n[faces.websocket]\nlisten = ["127.0.0.1:{port}"]\n'
+        )
         own = self.register_prefix(router, "/own")
         for _ in range(300):
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
@@ -207,26 +215,45 @@ class Shortages(CommandLine):
     def test_faces_held_by_one_user_leave_room_for_others(self):
         os.chmod(self.folder, 0o755)
         router = self.router("r", "[faces]\nmax = 100\n")
-        other_users = [self.hold(router.socket, 3, interest("/x"), uid=65000 + number) for number in range(4)]
+        other_users = [
+            self.hold(router.socket, 3, interest("/x"), uid=65000 + number) for number in range(4)
+        ]
         self.hold(router.socket, 300, interest("/x"), uid=65100)
         self.check_still_works(router, "root")
-        later = self.hold(router.socket, 3, command("rib/register", tlv(7, b"".join(components("/later")))), uid=65200)
-        self.until(lambda: b"/later" in self.nw("route", "list", router=router).stdout, "another user registers")
+        later = self.hold(
+            router.socket,
+            3,
+            command("rib/register", tlv(7, b"".join(components("/later")))),
+            uid=65200,
+        )
+        self.until(
+            lambda: b"/later" in self.nw("route", "list", router=router).stdout,
+            "another user registers",
+        )
         for process in [*other_users, later]:
             self.assertIsNone(process.poll())
         # Users with few connections keep them: theirs and those of this test are still open.
         faces = self.nw("face", "list", router=router).stdout.decode().count("fd://")
         self.assertGreater(faces, 80)
 
-    @unittest.skipUnless(OTHERS and shutil.which("unshare") and shutil.which("ip"), "a network of its own needs root, unshare and ip")
+    @unittest.skipUnless(
+        OTHERS and shutil.which("unshare") and shutil.which("ip"),
+        "a network of its own needs root, unshare and ip",
+    )
     def test_faces_held_by_one_address_leave_room_for_others(self):
         """Runs in a network namespace of its own, so that peers have addresses other than
         loopback."""
         script = Path(self.folder) / "peers.py"
         script.write_text(PEERS.format(here=str(Path(__file__).parent)))
         args = ["unshare", "-n", "--", sys.executable, str(script)]
-        completed = subprocess.run(args, capture_output=True, text=True, timeout=100, env={**os.environ, "NW_BIN": str(NW)})
-        self.assertEqual((completed.returncode, completed.stdout.split()[-1:]), (0, ["done"]), completed.stdout + completed.stderr)
+        completed = subprocess.run(
+            args, capture_output=True, text=True, timeout=100, env={**os.environ, "NW_BIN": str(NW)}
+        )
+        self.assertEqual(
+            (completed.returncode, completed.stdout.split()[-1:]),
+            (0, ["done"]),
+            completed.stdout + completed.stderr,
+        )
 
     def test_descriptors_exhausted_leave_router_working(self):
         port = free_port(socket.SOCK_STREAM)

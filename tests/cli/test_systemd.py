@@ -29,7 +29,9 @@ class Systemd(ControlSocketTest):
 
     def config(self, extra=""):
         path = Path(self.folder) / "nw.toml"
-        path.write_text(f'[faces.unix]\npath = "{self.folder}/own.sock"\n[faces.udp]\nlisten = []\n[faces.tcp]\nlisten = []\n{extra}')
+        path.write_text(
+            f'[faces.unix]\npath = "{self.folder}/own.sock"\n[faces.udp]\nlisten = []\n[faces.tcp]\nlisten = []\n{extra}'
+        )
         return path
 
     def wait_for(self, notify, *expected):
@@ -42,7 +44,9 @@ class Systemd(ControlSocketTest):
         return output
 
     def run_router(self, config, **environment):
-        process = subprocess.Popen([NW, "run", "-c", config], stderr=subprocess.PIPE, env={**os.environ, **environment})
+        process = subprocess.Popen(
+            [NW, "run", "-c", config], stderr=subprocess.PIPE, env={**os.environ, **environment}
+        )
         self.addCleanup(process.communicate)
         self.addCleanup(process.kill)
         return process
@@ -57,7 +61,9 @@ class Systemd(ControlSocketTest):
             for _ in range(3):
                 output = self.wait_for(notify, "WATCHDOG=1")
             self.assertLess(time.monotonic() - began, 5)
-            self.assertTrue(any(re.match(r"STATUS=0 faces, \d+ prefixes", line) for line in output), output)
+            self.assertTrue(
+                any(re.match(r"STATUS=0 faces, \d+ prefixes", line) for line in output), output
+            )
             process.send_signal(signal.SIGHUP)
             output = self.wait_for(notify, "RELOADING=1", "READY=1")
             self.assertTrue(any(line.startswith("MONOTONIC_USEC=") for line in output))
@@ -101,15 +107,21 @@ class Systemd(ControlSocketTest):
                 os.dup2(passed, 3)
 
             args = ["sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" run -c "$1"', NW, str(config)]
-            process = subprocess.Popen(args, stderr=subprocess.PIPE, preexec_fn=prepare, close_fds=False)
+            process = subprocess.Popen(
+                args, stderr=subprocess.PIPE, preexec_fn=prepare, close_fds=False
+            )
             self.addCleanup(process.communicate)
             self.addCleanup(process.kill)
             return process
 
         process = start(listener.fileno(), self.config())
         out, _ = early.communicate(timeout=TIMEOUT_S)
-        self.assertIn(f"unix://{path}", [channel["local_uri"] for channel in json.loads(out)["channels"]])
-        self.assertFalse(Path(f"{self.folder}/own.sock").exists(), "the socket that was passed takes its place")
+        self.assertIn(
+            f"unix://{path}", [channel["local_uri"] for channel in json.loads(out)["channels"]]
+        )
+        self.assertFalse(
+            Path(f"{self.folder}/own.sock").exists(), "the socket that was passed takes its place"
+        )
         self.assertTrue(Path(f"{self.folder}/activated.control.sock").exists())
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(TIMEOUT_S), 0)
@@ -129,8 +141,22 @@ class Systemd(ControlSocketTest):
         for unit in ("namewire.service", "namewire.socket"):
             text = (ROOT / "deploy/systemd" / unit).read_text()
             (folder / unit).write_text(text.replace("/usr/local/bin/nw", NW))
-        completed = subprocess.run(["systemd-analyze", "verify", "--man=no", folder / "namewire.service", folder / "namewire.socket"], capture_output=True, text=True)
-        ours = [line for line in (completed.stdout + completed.stderr).splitlines() if "namewire" in line]
+        completed = subprocess.run(
+            [
+                "systemd-analyze",
+                "verify",
+                "--man=no",
+                folder / "namewire.service",
+                folder / "namewire.socket",
+            ],
+            capture_output=True,
+            text=True,
+        )
+        ours = [
+            line
+            for line in (completed.stdout + completed.stderr).splitlines()
+            if "namewire" in line
+        ]
         self.assertEqual(ours, [], completed.stderr)
 
 

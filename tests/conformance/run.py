@@ -21,8 +21,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import cases                    # noqa: E402
-from kit import case as kit     # noqa: E402
+import cases  # noqa: E402
+from kit import case as kit  # noqa: E402
 
 
 def host_port(text: str):
@@ -33,14 +33,28 @@ def host_port(text: str):
 def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("--unix", metavar="PATH", help="stream socket of the router")
-    p.add_argument("--tcp", metavar="HOST:PORT", type=host_port, help="its TCP listener (loopback: local scope)")
+    p.add_argument(
+        "--tcp",
+        metavar="HOST:PORT",
+        type=host_port,
+        help="its TCP listener (loopback: local scope)",
+    )
     p.add_argument("--udp", metavar="HOST:PORT", type=host_port, help="its UDP listener")
-    p.add_argument("--pid", type=int, help="its process id: hostile cases then also watch its memory")
+    p.add_argument(
+        "--pid", type=int, help="its process id: hostile cases then also watch its memory"
+    )
     p.add_argument("--filter", metavar="REGEX", help="only cases whose id@transport or tag matches")
-    p.add_argument("--expect", metavar="FILE", type=Path, help="ids (with * and ?) that are known to fail, one a line")
+    p.add_argument(
+        "--expect",
+        metavar="FILE",
+        type=Path,
+        help="ids (with * and ?) that are known to fail, one a line",
+    )
     p.add_argument("--jobs", type=int, default=24, help="cases side by side (24)")
     p.add_argument("--list", action="store_true", help="print the cases and stop")
-    p.add_argument("--json", action="store_true", help="one JSON object per case on standard output")
+    p.add_argument(
+        "--json", action="store_true", help="one JSON object per case on standard output"
+    )
     p.add_argument("-v", "--verbose", action="store_true", help="also print what passed")
     return p.parse_args()
 
@@ -65,7 +79,11 @@ def pick(pattern: str | None):
 def listing(picked, as_json: bool):
     for c in dict.fromkeys(c for c, _ in picked):
         if as_json:
-            print(json.dumps({"id": c.id, "spec": c.spec, "says": c.requirement, "on": c.on, "tags": c.tags}))
+            print(
+                json.dumps(
+                    {"id": c.id, "spec": c.spec, "says": c.requirement, "on": c.on, "tags": c.tags}
+                )
+            )
         else:
             tags = f"  [{', '.join(c.tags)}]" if c.tags else ""
             print(f"{c.id}  ({'/'.join(c.on)}){tags}\n    {c.spec}\n    {c.requirement}")
@@ -86,17 +104,37 @@ def main() -> int:
     router = kit.Router(args.unix, args.tcp, args.udp, args.pid)
 
     def report(o):
-        o.expected = any(fnmatch.fnmatchcase(o.id, p) or fnmatch.fnmatchcase(o.case.id, p) for p in patterns)
+        o.expected = any(
+            fnmatch.fnmatchcase(o.id, p) or fnmatch.fnmatchcase(o.case.id, p) for p in patterns
+        )
         if args.json:
-            print(json.dumps({"id": o.case.id, "transport": o.transport, "verdict": o.verdict, "why": o.reason,
-                              "expected": o.expected, "seconds": round(o.seconds, 3), "spec": o.case.spec,
-                              "tags": o.case.tags}), flush=True)
+            print(
+                json.dumps(
+                    {
+                        "id": o.case.id,
+                        "transport": o.transport,
+                        "verdict": o.verdict,
+                        "why": o.reason,
+                        "expected": o.expected,
+                        "seconds": round(o.seconds, 3),
+                        "spec": o.case.spec,
+                        "tags": o.case.tags,
+                    }
+                ),
+                flush=True,
+            )
         elif o.verdict == "failed" and not o.expected:
-            print(f"FAIL {o.id}\n     {o.case.requirement}\n     {o.case.spec}\n     {o.reason}", flush=True)
+            print(
+                f"FAIL {o.id}\n     {o.case.requirement}\n     {o.case.spec}\n     {o.reason}",
+                flush=True,
+            )
         elif o.verdict == "passed" and o.expected:
             print(f"note {o.id} passed although a failure was expected", flush=True)
         elif args.verbose:
-            print(f"{o.verdict:7} {o.id}{' (expected)' if o.expected else ''} {o.seconds:.2f} s {o.reason}", flush=True)
+            print(
+                f"{o.verdict:7} {o.id}{' (expected)' if o.expected else ''} {o.seconds:.2f} s {o.reason}",
+                flush=True,
+            )
 
     # Hides asyncio's warnings about writes to a connection that the router closed.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
@@ -109,7 +147,9 @@ def main() -> int:
     out = sys.stderr if args.json else sys.stdout
     if known:
         print(f"{known} failed as expected", file=out)
-    print(f"{len({o.case.id for o in outcomes})} cases in {time.monotonic() - began:.1f} s", file=out)
+    print(
+        f"{len({o.case.id for o in outcomes})} cases in {time.monotonic() - began:.1f} s", file=out
+    )
     print(f"{passed} passed, {failed} failed, {skipped} skipped", file=out)
     return 1 if failed or not passed else 0
 

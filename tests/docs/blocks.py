@@ -1,11 +1,13 @@
 """The fenced blocks of a Markdown page, and the directives in comments before them.
 
-    <!-- docs: save hello.py -->        the block is written to this file, where the page's commands find it
-    <!-- docs: file crates/x/y.rs -->   the block is this file of the repository, to the letter
-    <!-- docs: needs nw tap -->         skipped, and said so, where the program has no such command
-    <!-- docs: needs [rib] -->          or no such section or option in its configuration
-    <!-- docs: by nw balancer config --check -->   a toml block is checked by this command
-    <!-- docs: not run: why -->         shown only; used where running would need another machine or rights
+<!-- docs: save hello.py -->        the block is written to this file, where the page's commands
+                                    find it
+<!-- docs: file crates/x/y.rs -->   the block is this file of the repository, to the letter
+<!-- docs: needs nw tap -->         skipped, and said so, where the program has no such command
+<!-- docs: needs [rib] -->          or no such section or option in its configuration
+<!-- docs: by nw balancer config --check -->   a toml block is checked by this command
+<!-- docs: not run: why -->         shown only; used where running would need another machine or
+                                    rights
 """
 
 import re
@@ -92,7 +94,9 @@ def checked(block):
         raise Mistake(f"{block.place}: {block.language!r} is none of {', '.join(RUN + TEXT[1:])}")
     held = {"save", "file", "not run:"} & block.directives.keys()
     if block.language in ("python", "js", "rust") and not held:
-        raise Mistake(f"{block.place}: nothing runs this {block.language}: say save, file, or not run")
+        raise Mistake(
+            f"{block.place}: nothing runs this {block.language}: say save, file, or not run"
+        )
     return block
 
 
@@ -115,7 +119,13 @@ def pattern(line):
     """Returns a regular expression for a shown line: … or ... matches anything, spaces match any
     spaces."""
     parts = re.split(r"(…|\.\.\.|\s+)", line.rstrip())
-    return re.compile("".join({"…": ".*", "...": ".*"}.get(part) or (r"\s+" if part.isspace() else re.escape(part)) for part in parts if part))
+    return re.compile(
+        "".join(
+            {"…": ".*", "...": ".*"}.get(part) or (r"\s+" if part.isspace() else re.escape(part))
+            for part in parts
+            if part
+        )
+    )
 
 
 def missing(expected, printed):

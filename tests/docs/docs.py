@@ -22,7 +22,9 @@ RENEW = "tests/docs/run --renew"
 
 def nw(*args, **options):
     # The output must not depend on the user who runs this.
-    return subprocess.run([NW, *args], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, **options)
+    return subprocess.run(
+        [NW, *args], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, **options
+    )
 
 
 def pages():
@@ -36,7 +38,9 @@ def missing_features(needs):
     args = needs.removeprefix("nw ").split()
     command = [word for word in args if not word.startswith("-")]
     completed = nw(*command, "--help")
-    missing = completed.returncode != 0 or any(word not in completed.stdout for word in args if word.startswith("-"))
+    missing = completed.returncode != 0 or any(
+        word not in completed.stdout for word in args if word.startswith("-")
+    )
     return f"no `{needs}`" if missing else None
 
 
@@ -53,8 +57,12 @@ class Page:
         except Mistake as e:
             self.failed.append(str(e))
             return
-        is_checked = lambda block: block.language in blocks.RUN or {"save", "file"} & block.directives.keys()
-        found = [block for block in found if is_checked(block) and "not run:" not in block.directives]
+        is_checked = lambda block: (
+            block.language in blocks.RUN or {"save", "file"} & block.directives.keys()
+        )
+        found = [
+            block for block in found if is_checked(block) and "not run:" not in block.directives
+        ]
         session, faults = None, ""
         try:
             session = Session(ROOT, NW, CACHE)
@@ -68,7 +76,9 @@ class Page:
         if faults:
             self.failed.append(f"{self.name}: {faults}")
         if not (self.passed or self.failed or self.skipped):
-            self.failed.append(f"{self.name}: no block of this page is run: show a command and its output")
+            self.failed.append(
+                f"{self.name}: no block of this page is run: show a command and its output"
+            )
 
     def run_block(self, session, block):
         needs = block.directives.get("needs")
@@ -86,7 +96,9 @@ class Page:
         if "file" in block.directives:
             content = (ROOT / block.directives["file"]).read_text()
             if content != block.text:
-                raise Failed(f"differs from {block.directives['file']}, which it should be to the letter")
+                raise Failed(
+                    f"differs from {block.directives['file']}, which it should be to the letter"
+                )
         if "save" in block.directives:
             (session.place / block.directives["save"]).write_text(block.text)
         if block.language == "toml":
@@ -148,8 +160,12 @@ def commands(renew):
     current = COMMANDS.read_text() if COMMANDS.exists() else ""
     if current != page:
         pairs = zip(current.splitlines() + [""], page.splitlines() + [""])
-        number, (old, new) = next((n, pair) for n, pair in enumerate(pairs, 1) if pair[0] != pair[1])
-        raise Failed(f"docs/reference/commands.md is out of date from line {number}; renew it with: {RENEW}\n  there:    {old}\n  expected: {new}")
+        number, (old, new) = next(
+            (n, pair) for n, pair in enumerate(pairs, 1) if pair[0] != pair[1]
+        )
+        raise Failed(
+            f"docs/reference/commands.md is out of date from line {number}; renew it with: {RENEW}\n  there:    {old}\n  expected: {new}"
+        )
 
 
 def self_test():
@@ -162,13 +178,15 @@ def self_test():
             page = Page(path, "page.md")
             page.run()
         if not any(reason in failure for failure in page.failed):
-            raise Failed(f"the runner accepts a page with a mistake ({reason}): {page.failed}\n{text}")
+            raise Failed(
+                f"the runner accepts a page with a mistake ({reason}): {page.failed}\n{text}"
+            )
 
     fails("```console\n$ echo one\ntwo\n```\n", "not printed")
     fails("```console\n$ false\n```\n", "ended with 1")
     fails("```console\n$ echo nw: no\nnw: no\n```\n", "ended with 0")
     fails("```console\n$ sleep 9 &\n```\n", "background")
-    fails('```toml\n[faces]\nmaxx = 1\n```\n', "maxx")
+    fails("```toml\n[faces]\nmaxx = 1\n```\n", "maxx")
     fails("```python\nprint()\n```\n", "nothing runs this")
     fails("<!-- docs: file Cargo.toml -->\n```toml\n```\n", "to the letter")
     fails("```fortran\n```\n", "none of")
@@ -180,13 +198,20 @@ def self_test():
 def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--filter", help="only pages whose path this matches", default="")
-    arguments.add_argument("--complete", action="store_true", help="an example that needs a newer program is a failure")
-    arguments.add_argument("--renew", action="store_true", help="rewrite docs/reference/commands.md")
+    arguments.add_argument(
+        "--complete", action="store_true", help="an example that needs a newer program is a failure"
+    )
+    arguments.add_argument(
+        "--renew", action="store_true", help="rewrite docs/reference/commands.md"
+    )
     options = arguments.parse_args()
     if not NW.exists():
         raise SystemExit(f"{NW} does not exist: cargo build --release -p nw-cli, or set NW_BIN")
     failed, passed, skipped = [], 0, []
-    for name, check in (("docs/reference/commands.md", lambda: commands(options.renew)), ("the runner itself", self_test)):
+    for name, check in (
+        ("docs/reference/commands.md", lambda: commands(options.renew)),
+        ("the runner itself", self_test),
+    ):
         try:
             check()
             passed += 1
@@ -197,7 +222,10 @@ def main():
             continue
         page = Page(path)
         page.run()
-        print(f"{page.name}: {page.passed} blocks passed, {len(page.failed)} failed, {len(page.skipped)} skipped", flush=True)
+        print(
+            f"{page.name}: {page.passed} blocks passed, {len(page.failed)} failed, {len(page.skipped)} skipped",
+            flush=True,
+        )
         passed, failed, skipped = passed + page.passed, failed + page.failed, skipped + page.skipped
     for line in skipped:
         print(f"skipped {line}")

@@ -60,7 +60,12 @@ class Session:
         for name in ("NDN_CLIENT_PIB", "NDN_CLIENT_TPM", "XDG_RUNTIME_DIR"):
             self.environment.pop(name, None)
         self.log = open(self.folder / "router.log", "w")
-        self.router = subprocess.Popen([self.folder / "bin/nw", "run"], env=self.environment, stdin=subprocess.DEVNULL, stderr=self.log)
+        self.router = subprocess.Popen(
+            [self.folder / "bin/nw", "run"],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stderr=self.log,
+        )
         self.shell = None
         try:
             self.wait_for_router()
@@ -76,7 +81,9 @@ class Session:
                 if s.connect_ex(str(self.socket)) == 0:
                     return
             if self.router.poll() is not None or time.monotonic() > deadline:
-                raise Failed("the router did not start: " + (self.folder / "router.log").read_text())
+                raise Failed(
+                    "the router did not start: " + (self.folder / "router.log").read_text()
+                )
             time.sleep(0.02)
 
     def start_shell(self):
@@ -100,7 +107,9 @@ class Session:
 
     def run(self, step):
         """Runs a command as if typed, and checks its output against the shown one."""
-        command, expected = (text.replace(ELSEWHERE, HERE) for text in (step.command, "\n".join(step.expected)))
+        command, expected = (
+            text.replace(ELSEWHERE, HERE) for text in (step.command, "\n".join(step.expected))
+        )
         expected = expected.splitlines()
         background = command.rstrip().endswith("&")
         if background and not expected:
@@ -109,7 +118,9 @@ class Session:
             command = f"(cd {self.root} && {command.rstrip('& ')})" + (" &" if background else "")
         mark = f"--{time.monotonic_ns()}--"
         # A command must not read the rest of the page as its input.
-        self.shell.stdin.write(f"{{ {command}\n}} </dev/null\nprintf '\\n%s %s\\n' '{mark}' \"$?\"\n".encode())
+        self.shell.stdin.write(
+            f"{{ {command}\n}} </dev/null\nprintf '\\n%s %s\\n' '{mark}' \"$?\"\n".encode()
+        )
         self.shell.stdin.flush()
         printed, code, deadline = [], None, time.monotonic() + TIMEOUT_S
         while code is None or background and missing(expected, printed) is not None:
@@ -119,7 +130,9 @@ class Session:
                 line = None
             if line is None:
                 output = "\n    ".join(printed[-20:])
-                raise Failed(f"not done after {TIMEOUT_S} s, or the shell ended; it printed:\n    {output}")
+                raise Failed(
+                    f"not done after {TIMEOUT_S} s, or the shell ended; it printed:\n    {output}"
+                )
             if line.startswith(mark):
                 code = int(line.split()[1])
             else:
@@ -127,7 +140,9 @@ class Session:
         output = "\n    ".join(printed[-40:])
         line = missing(expected, printed)
         if line is not None:
-            raise Failed(f"this line is shown but was not printed:\n    {line}\n  it printed:\n    {output}")
+            raise Failed(
+                f"this line is shown but was not printed:\n    {line}\n  it printed:\n    {output}"
+            )
         refused = any(line.startswith("nw: ") for line in expected)
         if (code != 0) != refused and not background:
             raise Failed(f"ended with {code}; it printed:\n    {output}")

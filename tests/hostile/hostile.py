@@ -46,6 +46,7 @@ BATCH = 64
 BATCHES = 16
 UDP_SEGMENT = 103  # of linux/udp.h: one call sends many datagrams of one size
 
+
 def valid(rng):
     number = comp(rng.randbytes(8))
     kind = rng.randrange(4)
@@ -55,7 +56,9 @@ def valid(rng):
         return data(name("/hostile/x") + [number], rng.randbytes(rng.randrange(200)))
     if kind == 2:
         return lp(interest(name("/hostile/x") + [number]), token(rng.randbytes(6)))
-    return interest(name("/localhost/nfd/rib/register") + [number], cbp=True, mbf=True, hint=[name("/a/b")])
+    return interest(
+        name("/localhost/nfd/rib/register") + [number], cbp=True, mbf=True, hint=[name("/a/b")]
+    )
 
 
 def random_bytes(rng):
@@ -71,11 +74,13 @@ def mutated(rng):
 
 def truncated(rng):
     packet = valid(rng)
-    return packet[:rng.randrange(1, len(packet))]
+    return packet[: rng.randrange(1, len(packet))]
 
 
 def hostile_lengths(rng):
-    claimed = rng.choice([b"\xfd\xff\xff", b"\xfe\xff\xff\xff\xff", b"\xff" + b"\xff" * 8, b"\xfd\x22\x60"])
+    claimed = rng.choice(
+        [b"\xfd\xff\xff", b"\xfe\xff\xff\xff\xff", b"\xff" + b"\xff" * 8, b"\xfd\x22\x60"]
+    )
     return rng.choice([b"\x05", b"\x06", b"\x64"]) + claimed + rng.randbytes(rng.randrange(64))
 
 
@@ -86,7 +91,9 @@ def unsatisfiable(rng):
 
 def long_names(rng):
     """Names of the largest slot class, with a lifetime of an hour."""
-    return interest(name("/silent") + [comp(b"x" * 1300), comp(rng.randbytes(8))], lifetime=3_600_000)
+    return interest(
+        name("/silent") + [comp(b"x" * 1300), comp(rng.randbytes(8))], lifetime=3_600_000
+    )
 
 
 def long_tokens(rng):
@@ -111,13 +118,17 @@ def replies(rng):
     if rng.randrange(2):
         return lp(packet, token(rng.randbytes(6)))
     nack = tlv(0x320, tlv(0x321, b"\x32"))
-    return lp(interest(name("/bystander") + [comp(rng.randbytes(8))]), nack + token(rng.randbytes(6)))
+    return lp(
+        interest(name("/bystander") + [comp(rng.randbytes(8))]), nack + token(rng.randbytes(6))
+    )
 
 
 def commands(rng):
     """Commands with wrong signatures."""
     parameters = comp(mgmt.parameters(name=name("/hostile")))
-    return signed_v3(mgmt.LOCAL + [comp("rib"), comp("register"), parameters], sig_value=rng.randbytes(32))[0]
+    return signed_v3(
+        mgmt.LOCAL + [comp("rib"), comp("register"), parameters], sig_value=rng.randbytes(32)
+    )[0]
 
 
 def nowhere(rng):
@@ -133,19 +144,33 @@ def open_fragments(rng):
 def message(packet):
     """A packet as a WebSocket client sends it, with a mask of zeros."""
     size = len(packet)
-    return b"\x82" + (bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2, "big")) + bytes(4) + packet
+    return (
+        b"\x82"
+        + (bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2, "big"))
+        + bytes(4)
+        + packet
+    )
 
 
 def broken_frames(rng):
     """Frames of all kinds, complete and cut, with random bits and lengths."""
-    kind = rng.choice([0x02, 0x00, 0x80, 0x89, 0x8a, 0x82, 0x82, 0x82, rng.randrange(256)])
-    length = rng.choice([b"\x80", b"\x85", b"\xfd", b"\xfe\x00\x7e", b"\xff" + rng.randbytes(8), bytes([rng.randrange(256)])])
+    kind = rng.choice([0x02, 0x00, 0x80, 0x89, 0x8A, 0x82, 0x82, 0x82, rng.randrange(256)])
+    length = rng.choice(
+        [
+            b"\x80",
+            b"\x85",
+            b"\xfd",
+            b"\xfe\x00\x7e",
+            b"\xff" + rng.randbytes(8),
+            bytes([rng.randrange(256)]),
+        ]
+    )
     return bytes([kind]) + length + rng.randbytes(rng.choice([4, 9, 130]))
 
 
 def endless_handshakes(rng):
     """Requests that never end."""
-    return HANDSHAKE[:rng.randrange(5, len(HANDSHAKE) - 1)]
+    return HANDSHAKE[: rng.randrange(5, len(HANDSHAKE) - 1)]
 
 
 # Title, packet builder, transports, number of faces.
@@ -191,14 +216,24 @@ def build_runs(make, rng, transport):
     packets = [make(rng) for _ in range(BATCH * BATCHES)]
     if transport != "udp":
         wrap = message if transport == "ws" and make is not broken_frames else bytes
-        return [(0, BATCH, b"".join(map(wrap, packets[at:at + BATCH]))) for at in range(0, len(packets), BATCH)]
+        return [
+            (0, BATCH, b"".join(map(wrap, packets[at : at + BATCH])))
+            for at in range(0, len(packets), BATCH)
+        ]
     sizes = {}
     for packet in packets:
         sizes.setdefault(len(packet), []).append(packet)
     runs = []
     for size, equal_sized in sizes.items():
         count_max = max(1, min(BATCH, 60_000 // size))
-        runs += [(size, len(equal_sized[at:at + count_max]), b"".join(equal_sized[at:at + count_max])) for at in range(0, len(equal_sized), count_max)]
+        runs += [
+            (
+                size,
+                len(equal_sized[at : at + count_max]),
+                b"".join(equal_sized[at : at + count_max]),
+            )
+            for at in range(0, len(equal_sized), count_max)
+        ]
     return runs
 
 
@@ -219,7 +254,9 @@ def flood(router, make, transport, faces, seconds, seed, count):
         runs = [] if renamed_runs else build_runs(make, rng, transport)
         while time.monotonic() < min(end, fresh_until):
             for at, sock in enumerate(socks):
-                size, packets, run = renamed_runs.run(rng) if renamed_runs else runs[rng.randrange(len(runs))]
+                size, packets, run = (
+                    renamed_runs.run(rng) if renamed_runs else runs[rng.randrange(len(runs))]
+                )
                 try:
                     send(sock, size, run)
                     count.value += packets
@@ -260,7 +297,7 @@ class RenamedRuns:
         numbers = rng.randbytes(8 * self.packets)
         for packet in range(self.packets):
             start = packet * self.size + self.at
-            self.blob[start:start + 8] = numbers[8 * packet:8 * packet + 8]
+            self.blob[start : start + 8] = numbers[8 * packet : 8 * packet + 8]
         return self.segment, self.packets, self.blob
 
 
@@ -344,8 +381,17 @@ class Bystanders:
     def __init__(self, router):
         self.router = router
         self.clients = {"unix": f"unix://{router.unix}", "tcp": f"tcp4://127.0.0.1:{router.tcp[1]}"}
-        command = [router.binary, "bench", "answer", "--socket", self.clients["unix"], *self.workload()]
-        self.answerer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        command = [
+            router.binary,
+            "bench",
+            "answer",
+            "--socket",
+            self.clients["unix"],
+            *self.workload(),
+        ]
+        self.answerer = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         time.sleep(0.5)
 
     def workload(self):
@@ -355,9 +401,23 @@ class Bystanders:
         """Returns the result of each consumer; all send for the same seconds."""
         processes = []
         for client in self.clients.values():
-            command = [self.router.binary, "bench", "generate", "--socket", client, *self.workload(), "--hit-ratio", "0",
-                       "--seconds", str(seconds), "--json", *load]
-            processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+            command = [
+                self.router.binary,
+                "bench",
+                "generate",
+                "--socket",
+                client,
+                *self.workload(),
+                "--hit-ratio",
+                "0",
+                "--seconds",
+                str(seconds),
+                "--json",
+                *load,
+            ]
+            processes.append(
+                subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            )
         figures = {}
         for client, process in zip(self.clients, processes):
             out, err = process.communicate(timeout=60)
@@ -400,10 +460,14 @@ class Trial:
         self.silent = [SilentFace(router) for router in (self.router, self.other)]
         self.bystanders = Bystanders(self.router)
         alone = self.bystanders.measure(1.5, ["--window", "32"])
-        self.capacity = {client: figures["answered"] / figures["seconds"] for client, figures in alone.items()}
+        self.capacity = {
+            client: figures["answered"] / figures["seconds"] for client, figures in alone.items()
+        }
         # Each at half of its rate when both were unlimited.
         self.rate = max(100, int(min(self.capacity.values()) / 2))
-        print(f"alone: {', '.join(f'{client} {rate:.0f}/s' for client, rate in self.capacity.items())}; each bystander sends {self.rate}/s")
+        print(
+            f"alone: {', '.join(f'{client} {rate:.0f}/s' for client, rate in self.capacity.items())}; each bystander sends {self.rate}/s"
+        )
         self.rss_before = self.router.rss_kib()
 
     def make_router(self, udp, number):
@@ -411,11 +475,17 @@ class Trial:
         if not self.options.in_namespace:
             return Router(self.options.nw, udp=udp)
         near, far = f"near{number}", f"far{number}"
-        for command in (f"link add {near} type veth peer name {far}", f"link set {near} up", f"link set {far} up"):
+        for command in (
+            f"link add {near} type veth peer name {far}",
+            f"link set {near} up",
+            f"link set {far} up",
+        ):
             subprocess.run(["ip", *command.split()], check=True)
         config = f'[faces.ethernet]\nlisten = true\nmulticast = true\nallow = ["{near}"]\n'
         router = Router(self.options.nw, config, udp=udp)
-        shown = subprocess.run(["ip", "-json", "link", "show", near], capture_output=True, check=True).stdout
+        shown = subprocess.run(
+            ["ip", "-json", "link", "show", near], capture_output=True, check=True
+        ).stdout
         router.card_address = bytes.fromhex(json.loads(shown)[0]["address"].replace(":", ""))
         router.far_end = far
         return router
@@ -444,23 +514,46 @@ class Trial:
         print(f"       still busy {SETTLE_MAX_S} s after an attack", flush=True)
 
     def try_attack(self, title, make, transport, faces):
-        control, shares, median_ms, packets = dict.fromkeys(CLIENTS, 0.0), dict.fromkeys(CLIENTS, 0.0), 0.0, 0
+        control, shares, median_ms, packets = (
+            dict.fromkeys(CLIENTS, 0.0),
+            dict.fromkeys(CLIENTS, 0.0),
+            0.0,
+            0,
+        )
         # Control and attack alternate, because the load of other programs varies.
         rounds = ROUNDS_FULL if make in (unsatisfiable, long_names) else ROUNDS
         for _ in range(rounds):
             control_shares, _, _ = self.measure_under_attack(self.other, make, transport, faces)
-            attacked_shares, median, sent = self.measure_under_attack(self.router, make, transport, faces)
-            control = {client: control[client] + control_shares[client] / rounds for client in CLIENTS}
-            shares = {client: shares[client] + attacked_shares[client] / rounds for client in CLIENTS}
+            attacked_shares, median, sent = self.measure_under_attack(
+                self.router, make, transport, faces
+            )
+            control = {
+                client: control[client] + control_shares[client] / rounds for client in CLIENTS
+            }
+            shares = {
+                client: shares[client] + attacked_shares[client] / rounds for client in CLIENTS
+            }
             median_ms, packets = max(median_ms, median), packets + sent
         kept = min(shares[client] / max(control[client], 0.01) for client in shares)
         alive = self.router.process.poll() is None
-        row = {"attack": title, "transport": transport, "faces": faces, "kept": kept, "shares": shares, "control": control,
-               "median_ms": median_ms, "packets": packets, "ok": kept >= kept_share_min(make, transport, faces) and packets > 0 and alive}
+        row = {
+            "attack": title,
+            "transport": transport,
+            "faces": faces,
+            "kept": kept,
+            "shares": shares,
+            "control": control,
+            "median_ms": median_ms,
+            "packets": packets,
+            "ok": kept >= kept_share_min(make, transport, faces) and packets > 0 and alive,
+        }
         self.rows.append(row)
         verdict = "ok    " if row["ok"] else "FAILED"
-        print(f"{verdict} {title} over {transport}, {faces} faces: {kept:.2f} of the control's throughput kept, "
-              f"median {median_ms:.1f} ms, {packets} packets of attack", flush=True)
+        print(
+            f"{verdict} {title} over {transport}, {faces} faces: {kept:.2f} of the control's throughput kept, "
+            f"median {median_ms:.1f} ms, {packets} packets of attack",
+            flush=True,
+        )
         return row["ok"]
 
     def end(self):
@@ -469,7 +562,9 @@ class Trial:
         quiet = self.bystanders.measure(1, ["--rate", str(self.rate)])
         for client, figures in quiet.items():
             if answered_share(figures) < 0.9:
-                failures.append(f"afterwards {answered_share(figures):.2f} of the throughput remains over {client}")
+                failures.append(
+                    f"afterwards {answered_share(figures):.2f} of the throughput remains over {client}"
+                )
         if self.router.nw("status").returncode != 0:
             failures.append("nw status does not answer")
         growth = self.router.rss_kib() - self.rss_before
@@ -489,16 +584,24 @@ def enter_namespace():
     possible."""
     if os.geteuid() != 0 or not (shutil.which("unshare") and shutil.which("ip")):
         return False
-    if subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode != 0:
+    if (
+        subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode
+        != 0
+    ):
         return False
     inner = 'ip link set lo up && exec "$@"'
-    os.execvp("unshare", ["unshare", "--net", "sh", "-c", inner, "sh", sys.executable, *sys.argv, "--in-namespace"])
+    os.execvp(
+        "unshare",
+        ["unshare", "--net", "sh", "-c", inner, "sh", sys.executable, *sys.argv, "--in-namespace"],
+    )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--nw", default=BINARY)
-    parser.add_argument("--seconds", type=float, default=float(os.environ.get("SECONDS_PER_ATTACK", "1")))
+    parser.add_argument(
+        "--seconds", type=float, default=float(os.environ.get("SECONDS_PER_ATTACK", "1"))
+    )
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--only", help="attacks with this in their titles")
     parser.add_argument("--json", help="where to write the figures")

@@ -41,7 +41,11 @@ class Pair:
         self.consumer = router.connect(transport)
         self.producer = router.connect("unix")
         self.prefix = name(f"/pairs-{transport}-{size:05}")
-        self.title = transport + (f", names of {size} bytes" if size else "") + (", long tokens" if tokens else "")
+        self.title = (
+            transport
+            + (f", names of {size} bytes" if size else "")
+            + (", long tokens" if tokens else "")
+        )
         register(self.producer, self.prefix)
         self.prefix += [comp(b"x" * size)] if size else []
 
@@ -58,7 +62,9 @@ class Pair:
                 number = random.randbytes(8)
                 waiting.add(number)
                 packet = interest(self.prefix + [comp(number)], lifetime=1000)
-                self.consumer.sendall(lp(packet, token(random.randbytes(32))) if self.tokens else packet)
+                self.consumer.sendall(
+                    lp(packet, token(random.randbytes(32))) if self.tokens else packet
+                )
                 sent, last_sent = sent + 1, time.monotonic()
             for s in select.select(list(streams), [], [], 0.002)[0]:
                 streams[s] += s.recv(1 << 18)
@@ -66,11 +72,11 @@ class Pair:
                     packet, streams[s] = streams[s][:size], streams[s][size:]
                     if s is self.producer:
                         at = packet.find(b"\x08\x08", 0)
-                        answered = packet[at + 2:at + 10]
+                        answered = packet[at + 2 : at + 10]
                         s.sendall(data(self.prefix + [comp(answered)], b"x" * 100))
                     elif b"\x15\x64" in packet:  # Content of 100 bytes, so no Nack
                         at = packet.find(b"\x08\x08", 0)
-                        waiting.discard(packet[at + 2:at + 10])
+                        waiting.discard(packet[at + 2 : at + 10])
         return len(waiting) / EXCHANGES
 
     def close(self):
@@ -124,11 +130,15 @@ def short_names(rng):
 
 
 def long_names(rng):
-    return interest(name("/silent") + [comp(b"x" * 2100), comp(rng.randbytes(8))], lifetime=3_600_000)
+    return interest(
+        name("/silent") + [comp(b"x" * 2100), comp(rng.randbytes(8))], lifetime=3_600_000
+    )
 
 
 def medium_names(rng):
-    return interest(name("/silent") + [comp(b"x" * 300), comp(rng.randbytes(8))], lifetime=3_600_000)
+    return interest(
+        name("/silent") + [comp(b"x" * 300), comp(rng.randbytes(8))], lifetime=3_600_000
+    )
 
 
 def long_tokens(rng):
@@ -166,6 +176,7 @@ class SilentFace:
             sock.settimeout(None)
             while sock.recv(1 << 20):
                 pass
+
         self.process = multiprocessing.Process(target=read, daemon=True)
         self.process.start()
 
@@ -176,7 +187,11 @@ class SilentFace:
 
 def pending(router):
     completed = router.nw("status", "--json")
-    return json.loads(completed.stdout)["forwarder"]["pit_entries"] if completed.returncode == 0 else ENTRIES
+    return (
+        json.loads(completed.stdout)["forwarder"]["pit_entries"]
+        if completed.returncode == 0
+        else ENTRIES
+    )
 
 
 class Run:
@@ -208,7 +223,9 @@ class Run:
             self.expect(f"a registration {when}", False, error)
         for command in (["status", "--json"], ["face", "list", "--json"]):
             completed = self.router.nw(*command)
-            self.expect(f"nw {' '.join(command)} {when}", completed.returncode == 0, completed.stderr)
+            self.expect(
+                f"nw {' '.join(command)} {when}", completed.returncode == 0, completed.stderr
+            )
         scheme = "fd" if self.kind == "unix" else self.kind
         faces = [json.loads(line) for line in completed.stdout.splitlines()]
         flooding = [face for face in faces if face["uri"].startswith(scheme)]
@@ -221,13 +238,20 @@ class Run:
     def run(self):
         router = self.router
         silence = SilentFace(router)
-        pairs = [Pair(router, "unix"), Pair(router, "tcp")] + [Pair(router, "unix", size) for size in self.sizes]
+        pairs = [Pair(router, "unix"), Pair(router, "tcp")] + [
+            Pair(router, "unix", size) for size in self.sizes
+        ]
         if self.make is long_tokens:
             pairs.append(Pair(router, "unix", 1, tokens=True))
         self.exchange(pairs, "before")
         stop, filled = multiprocessing.Event(), multiprocessing.Event()
-        attackers = [multiprocessing.Process(target=flood, daemon=True,
-                                             args=(router, self.kind, self.faces, self.make, stop, filled))]
+        attackers = [
+            multiprocessing.Process(
+                target=flood,
+                daemon=True,
+                args=(router, self.kind, self.faces, self.make, stop, filled),
+            )
+        ]
         for attacker in attackers:
             attacker.start()
         self.expect("the flood", filled.wait(60), "did not fill the table within a minute")
@@ -241,7 +265,9 @@ class Run:
         end = time.monotonic() + RECOVERY_S
         while (left := pending(router)) > ENTRIES // 2 and time.monotonic() < end:
             time.sleep(0.2)
-        self.expect("the table afterwards", left <= ENTRIES // 2, f"{left} of {ENTRIES} entries pending")
+        self.expect(
+            "the table afterwards", left <= ENTRIES // 2, f"{left} of {ENTRIES} entries pending"
+        )
         for pair in pairs:
             pair.close()
         silence.stop()
@@ -251,8 +277,12 @@ class Run:
         self.expect("the router", code == 0, f"ended with {code}")
         with open(os.path.join(router.scratch, "log")) as f:
             log = f.read()
-        shortage_logged = any(f'pool="{pool}"' in log for pool in ("pending_interests", "large_interests"))
-        self.expect("the log", "ERROR" in log and shortage_logged, "does not say that the table was short")
+        shortage_logged = any(
+            f'pool="{pool}"' in log for pool in ("pending_interests", "large_interests")
+        )
+        self.expect(
+            "the log", "ERROR" in log and shortage_logged, "does not say that the table was short"
+        )
         return not self.failures
 
 
@@ -270,7 +300,10 @@ def main():
         holds = run.run()
         tried += 1
         failed += not holds
-        print(f'{"ok    " if holds else "FAILED"} {run.title}: lost {" ".join(run.notes)}, {time.monotonic() - begin:.1f} s', flush=True)
+        print(
+            f"{'ok    ' if holds else 'FAILED'} {run.title}: lost {' '.join(run.notes)}, {time.monotonic() - begin:.1f} s",
+            flush=True,
+        )
         for failure in run.failures:
             print(f"       {failure}", flush=True)
         if holds:

@@ -16,8 +16,10 @@ from kit.tlv import comp  # noqa: E402
 
 BINARY = os.environ.get("NW_BIN", os.path.join(HERE, "../../target/release/nw"))
 
-HANDSHAKE = (b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-             b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n")
+HANDSHAKE = (
+    b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
 
 
 def free_port(kind):
@@ -38,9 +40,11 @@ class Router:
         self.ws = ("127.0.0.1", free_port(socket.SOCK_STREAM))
         path = os.path.join(self.scratch, "nw.toml")
         with open(path, "w") as f:
-            f.write(f'[faces.unix]\npath = "{self.unix}"\n[faces.tcp]\nlisten = ["{self.tcp[0]}:{self.tcp[1]}"]\n'
-                    f'[faces.udp]\nlisten = ["{self.udp[0]}:{self.udp[1]}"]\n{udp}'
-                    f'[faces.websocket]\nlisten = ["{self.ws[0]}:{self.ws[1]}"]\n' + config)
+            f.write(
+                f'[faces.unix]\npath = "{self.unix}"\n[faces.tcp]\nlisten = ["{self.tcp[0]}:{self.tcp[1]}"]\n'
+                f'[faces.udp]\nlisten = ["{self.udp[0]}:{self.udp[1]}"]\n{udp}'
+                f'[faces.websocket]\nlisten = ["{self.ws[0]}:{self.ws[1]}"]\n' + config
+            )
         self.log = open(os.path.join(self.scratch, "log"), "w")
         command = [binary, "run", "--config", path, *arguments]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
@@ -75,7 +79,9 @@ class Router:
         """Runs a command of `nw` against this router."""
         environment = {**os.environ, "NDN_CLIENT_TRANSPORT": f"unix://{self.unix}"}
         command = [self.binary, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=environment, check=False)
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=seconds, env=environment, check=False
+        )
 
     def stop(self):
         self.process.terminate()
@@ -105,5 +111,5 @@ def complete_element(buffer, start):
     elif len(buffer) < at + 3:
         return None
     else:
-        size = 4 + int.from_bytes(buffer[at + 1:at + 3], "big")
+        size = 4 + int.from_bytes(buffer[at + 1 : at + 3], "big")
     return size if len(buffer) >= start + size else None

@@ -39,7 +39,9 @@ class Link:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(2)
         self.socket.connect(path)
-        self.files = [os.memfd_create("ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING) for _ in range(files)]
+        self.files = [
+            os.memfd_create("ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING) for _ in range(files)
+        ]
         for file in self.files:
             os.ftruncate(file, HEAD_LEN + 2 * RING_LEN)
             if seal:
@@ -47,7 +49,9 @@ class Link:
                 fcntl.fcntl(file, 1033, 0x2 | 0x4 | 0x1)
         self.memory = mmap.mmap(self.files[0], HEAD_LEN + 2 * RING_LEN) if files else None
         hello = MAGIC + struct.pack("<Q", ring_len) if hello is None else hello
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", self.files))] if files else []
+        rights = (
+            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", self.files))] if files else []
+        )
         self.socket.sendmsg([hello], rights)
         self.written = 0
 
@@ -58,14 +62,14 @@ class Link:
             return False
 
     def word(self, at, value):
-        self.memory[at:at + 8] = struct.pack("<Q", value & (1 << 64) - 1)
+        self.memory[at : at + 8] = struct.pack("<Q", value & (1 << 64) - 1)
 
     def send(self, data):
         """Writes into the ring, overwriting unread bytes, and wakes the other end."""
         start = self.written % self.ring_len
-        first = data[:self.ring_len - start]
-        self.memory[HEAD_LEN + start:HEAD_LEN + start + len(first)] = first
-        self.memory[HEAD_LEN:HEAD_LEN + len(data) - len(first)] = data[len(first):]
+        first = data[: self.ring_len - start]
+        self.memory[HEAD_LEN + start : HEAD_LEN + start + len(first)] = first
+        self.memory[HEAD_LEN : HEAD_LEN + len(data) - len(first)] = data[len(first) :]
         self.written += len(data)
         self.word(WRITTEN, self.written)
         self.wake()
@@ -86,8 +90,9 @@ def packets(make):
         link = Link(path)
         link.is_up()
         for _ in range(50):
-            link.send(b"".join(make(rng) for _ in range(20))[:RING_LEN // 2])
+            link.send(b"".join(make(rng) for _ in range(20))[: RING_LEN // 2])
         return link
+
     return attack
 
 
@@ -96,7 +101,10 @@ def positions(path, rng):
     link = Link(path)
     link.is_up()
     for _ in range(20):
-        link.word(rng.choice([WRITTEN, READ, READER_WAITS, WRITER_WAITS, 512, 640, 768, 896]), rng.getrandbits(64))
+        link.word(
+            rng.choice([WRITTEN, READ, READER_WAITS, WRITER_WAITS, 512, 640, 768, 896]),
+            rng.getrandbits(64),
+        )
         link.wake()
     return link
 
@@ -114,7 +122,9 @@ def hellos(path, rng):
     """First messages with wrong magic, versions, sizes, and numbers of files."""
     size = rng.choice([0, 1, 4096, RING_LEN - 1, RING_LEN, 1 << 20, 1 << 40, 2**64 - 1])
     hello = rng.choice([MAGIC, MAGIC[:7] + b"\x09", rng.randbytes(8)]) + struct.pack("<Q", size)
-    return Link(path, hello=hello[:rng.choice([0, 1, 8, 16, 16])] or b"\0", files=rng.choice([0, 1, 1, 3]))
+    return Link(
+        path, hello=hello[: rng.choice([0, 1, 8, 16, 16])] or b"\0", files=rng.choice([0, 1, 1, 3])
+    )
 
 
 def shrinking(path, rng):
@@ -166,13 +176,27 @@ class Service:
         self.near, self.shared = f"{self.folder}/near.sock", f"{self.folder}/shared.sock"
         environment = {**os.environ, "NDN_CLIENT_TRANSPORT": f"unix://{self.router.unix}"}
         quiet = {"stdout": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
-        self.producer = subprocess.Popen([BINARY, "ping-server", "/svc", "--json"], env=environment, **quiet)
+        self.producer = subprocess.Popen(
+            [BINARY, "ping-server", "/svc", "--json"], env=environment, **quiet
+        )
         self.log = open(f"{self.folder}/service.log", "w")
         self.process = subprocess.Popen(
-            [BINARY, "service", "run", "backward_router", "--listen", f"unix://{self.near}",
-             "--listen", f"shm://{self.shared}", "--to", f"next=unix://{self.router.unix}",
-             "--control", f"{self.folder}/service.control.sock"],
-            stderr=self.log, **quiet,
+            [
+                BINARY,
+                "service",
+                "run",
+                "backward_router",
+                "--listen",
+                f"unix://{self.near}",
+                "--listen",
+                f"shm://{self.shared}",
+                "--to",
+                f"next=unix://{self.router.unix}",
+                "--control",
+                f"{self.folder}/service.control.sock",
+            ],
+            stderr=self.log,
+            **quiet,
         )
         deadline = time.monotonic() + 10
         while not (os.path.exists(self.near) and os.path.exists(self.shared)):
@@ -183,9 +207,21 @@ class Service:
 
     def ping(self, seconds):
         count = str(int(PINGS_PER_S * seconds))
-        command = [BINARY, "ping", "/svc", "-s", f"unix://{self.near}", "-c", count,
-                   "-i", str(1000 // PINGS_PER_S), "--json"]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        command = [
+            BINARY,
+            "ping",
+            "/svc",
+            "-s",
+            f"unix://{self.near}",
+            "-c",
+            count,
+            "-i",
+            str(1000 // PINGS_PER_S),
+            "--json",
+        ]
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        )
 
     def stop(self):
         for process in (self.producer, self.process):
@@ -219,7 +255,9 @@ def main():
         pinging = service.ping(1)
         before = json.loads(pinging.communicate(timeout=30)[0].splitlines()[-1])
         if before["answered"] != before["sent"]:
-            failures.append(f"without an attack {before['answered']} of {before['sent']} pings are answered")
+            failures.append(
+                f"without an attack {before['answered']} of {before['sent']} pings are answered"
+            )
         memory = rss_kib(service.process)
         for title, make in ATTACKS:
             tried += 1
@@ -227,8 +265,11 @@ def main():
             made = attack(service, make, rng, SECONDS)
             seen = json.loads(pinging.communicate(timeout=60)[0].splitlines()[-1])
             fine = seen["answered"] == seen["sent"] and service.process.poll() is None and made > 0
-            print(f"{'ok    ' if fine else 'FAILED'} {title} over shm: {seen['answered']} of {seen['sent']} pings "
-                  f"answered, {made} links", flush=True)
+            print(
+                f"{'ok    ' if fine else 'FAILED'} {title} over shm: {seen['answered']} of {seen['sent']} pings "
+                f"answered, {made} links",
+                flush=True,
+            )
             if not fine:
                 failures.append(title)
         # A correct neighbour is still served.
@@ -247,7 +288,10 @@ def main():
         print(f"FAILED {failure}")
     print(f"{tried - min(tried, len(failures))} passed, {len(failures)} failed")
     if failures:
-        print(f"repeat with: tests/hostile/shared_memory.py {seed}; logs: {service.folder}", file=sys.stderr)
+        print(
+            f"repeat with: tests/hostile/shared_memory.py {seed}; logs: {service.folder}",
+            file=sys.stderr,
+        )
         raise SystemExit(1)
     shutil.rmtree(service.folder)
 

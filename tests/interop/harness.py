@@ -25,9 +25,11 @@ class Skipped(Exception):
 
 def test(name, limit=25.0):
     """Register a coroutine function taking the harness. `limit`: seconds."""
+
     def register(fn):
         TESTS.append((name, limit, fn))
         return fn
+
     return register
 
 
@@ -60,7 +62,9 @@ class Process:
             if self.proc.returncode is not None:
                 break
             await asyncio.sleep(0.02)
-        raise Failed(f"{self.command} did not print {pattern!r}; it printed: " + " | ".join(self.lines[-6:]))
+        raise Failed(
+            f"{self.command} did not print {pattern!r}; it printed: " + " | ".join(self.lines[-6:])
+        )
 
     async def stop(self, how=signal.SIGTERM):
         if self.proc.returncode is None:
@@ -80,9 +84,15 @@ class Process:
 class Harness:
     """Addresses of the router and helpers; one per run."""
 
-    def __init__(self, unix, tcp, udp, ws, scratch: Path, cache: Path | None, nw: str | None, localhop: bool):
-        self.uris = {"unix": f"unix://{unix}" if unix else None, "tcp": f"tcp4://{tcp}" if tcp else None,
-                     "udp": f"udp4://{udp}" if udp else None, "ws": f"ws://{ws}" if ws else None}
+    def __init__(
+        self, unix, tcp, udp, ws, scratch: Path, cache: Path | None, nw: str | None, localhop: bool
+    ):
+        self.uris = {
+            "unix": f"unix://{unix}" if unix else None,
+            "tcp": f"tcp4://{tcp}" if tcp else None,
+            "udp": f"udp4://{udp}" if udp else None,
+            "ws": f"ws://{ws}" if ws else None,
+        }
         self.scratch, self.cache, self.nw, self.localhop = scratch, cache, nw, localhop
         self.home = scratch / "home"
         self.home.mkdir(parents=True, exist_ok=True)
@@ -100,8 +110,12 @@ class Harness:
         return f"/nwi/{os.getpid():x}/{self._count}"
 
     def env(self, transport="unix"):
-        return {**os.environ, "HOME": str(self.home), "NDN_CLIENT_TRANSPORT": self.uri(transport),
-                "PYTHONUNBUFFERED": "1"}
+        return {
+            **os.environ,
+            "HOME": str(self.home),
+            "NDN_CLIENT_TRANSPORT": self.uri(transport),
+            "PYTHONUNBUFFERED": "1",
+        }
 
     def file(self, name, size, seed=1) -> Path:
         path = self.scratch / name
@@ -130,9 +144,13 @@ class Harness:
 
     async def start(self, command, transport="unix", stdin=True) -> Process:
         proc = await asyncio.create_subprocess_exec(
-            *command, env=self.env(transport), cwd=self.scratch, stdout=asyncio.subprocess.PIPE,
+            *command,
+            env=self.env(transport),
+            cwd=self.scratch,
+            stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL)
+            stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
+        )
         p = Process(proc, " ".join(Path(x).name for x in command[:4]))
         self._processes.append(p)
         return p
@@ -143,7 +161,9 @@ class Harness:
         try:
             code = await asyncio.wait_for(p.proc.wait(), within)
         except asyncio.TimeoutError:
-            raise Failed(f"{p.command} not done within {within:.0f} s: " + " | ".join(p.lines[-6:])) from None
+            raise Failed(
+                f"{p.command} not done within {within:.0f} s: " + " | ".join(p.lines[-6:])
+            ) from None
         await asyncio.sleep(0)
         await asyncio.wait_for(p._reader, 2)
         out = "\n".join(p.lines)

@@ -22,6 +22,7 @@ const pair = crypto.generateKeyPairSync("rsa", {
 const generated = new KeyChain("pib-memory:", "tpm-memory:");
 generated.importSafeBag(new SafeBag(new Name(identity).append("KEY").append("123"), new Blob(pair.privateKey, false),
   new Blob(pair.publicKey, false)));
-const certificate = generated.getPib().getIdentity(new Name(identity)).getDefaultKey().getDefaultCertificate();
-fs.writeFileSync(output, generated.exportSafeBag(certificate, Buffer.from(passphrase)).wireEncode().buf());
+const key = generated.getPib().getIdentity(new Name(identity)).getDefaultKey();
+const bag = generated.exportSafeBag(key.getDefaultCertificate(), Buffer.from(passphrase));
+fs.writeFileSync(output, bag.wireEncode().buf());
 console.log("written");

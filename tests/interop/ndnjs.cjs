@@ -1,4 +1,5 @@
-// ndn-js in its usual form: an RSA key, a registration (command Interest of format 0.2), one exchange.
+// ndn-js in its usual form: an RSA key, a registration (command Interest of format 0.2), one
+// exchange.
 // Usage: node ndnjs.cjs <uplink URI> <prefix>
 "use strict";
 const crypto = require("node:crypto");

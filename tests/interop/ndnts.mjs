@@ -75,7 +75,8 @@ const retx = { limit: 2, interval: 1000 };
 const verbs = {
   /** Fetches one packet and prints its content. */
   async consume(name) {
-    const data = await consume(new Interest(name, Interest.CanBePrefix, Interest.MustBeFresh), { retx });
+    const interest = new Interest(name, Interest.CanBePrefix, Interest.MustBeFresh);
+    const data = await consume(interest, { retx });
     process.stdout.write(`${new TextDecoder().decode(data.content)}\n`);
   },
 
@@ -90,10 +91,14 @@ const verbs = {
     await serveUntilInputEnds();
   },
 
-  /** Like `produce`, registered by a prefix announcement without a signature (the library's default). */
+  /**
+   * Like `produce`, registered by a prefix announcement without a signature (the library's
+   * default).
+   */
   async announce(prefix) {
     registration = nfd.enableNfdPrefixReg(face, { PrefixAnn: nfd.PrefixAnn });
-    const announcement = await nfd.PrefixAnn.build({ announced: new Name(prefix), expirationPeriod: 600_000 });
+    const announced = new Name(prefix);
+    const announcement = await nfd.PrefixAnn.build({ announced, expirationPeriod: 600_000 });
     const content = new TextEncoder().encode("announced");
     produce(prefix, async (interest) => new Data(interest.name, Data.FreshnessPeriod(1), content),
       { announcement, dataSigner: digestSigning });
@@ -116,8 +121,9 @@ const verbs = {
     enableRegistration();
     const versioned = new Name(prefix).append(Version3, Date.now());
     const source = new FileChunkSource(file, { chunkSize: Number(chunkSize) });
-    serve(versioned, source, { producerPrefix: new Name(prefix), pOpts: { dataSigner: digestSigning } });
-    serveMetadata(new Metadata(versioned), { prefix: new Name(prefix), pOpts: { dataSigner: digestSigning } });
+    const pOpts = { dataSigner: digestSigning };
+    serve(versioned, source, { producerPrefix: new Name(prefix), pOpts });
+    serveMetadata(new Metadata(versioned), { prefix: new Name(prefix), pOpts });
     await waitRegistered(prefix);
     await serveUntilInputEnds();
   },
@@ -135,8 +141,8 @@ const verbs = {
     const o = { prefix: commandPrefix, cOpts: { retx } };
     const out = {};
     for (const [key, dataset] of Object.entries({
-      general: nfd.GeneralStatus, faces: nfd.FaceStatus, channels: nfd.ChannelStatus, rib: nfd.RibEntry,
-      strategies: nfd.StrategyChoice, cs: nfd.CsInfo })) {
+      general: nfd.GeneralStatus, faces: nfd.FaceStatus, channels: nfd.ChannelStatus,
+      rib: nfd.RibEntry, strategies: nfd.StrategyChoice, cs: nfd.CsInfo })) {
       out[key] = (await nfd.list(dataset, o)).length;
     }
     const [own] = await nfd.list(nfd.FaceQuery({ uriScheme: { unix: "unix", tcp4: "tcp4", ws: "wsclient" }[uplink.split(":")[0]] }), o);

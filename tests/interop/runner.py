@@ -22,7 +22,15 @@ from harness import TESTS, Failed, Harness, Skipped
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-MODULES = ("test_python_ndn", "test_management", "test_node", "test_java", "test_files", "test_keys", "test_ndnd")
+MODULES = (
+    "test_python_ndn",
+    "test_management",
+    "test_node",
+    "test_java",
+    "test_files",
+    "test_keys",
+    "test_ndnd",
+)
 
 
 def arguments():
@@ -31,7 +39,9 @@ def arguments():
     p.add_argument("--tcp", metavar="HOST:PORT", help="without --unix, `nw run` is started")
     p.add_argument("--udp", metavar="HOST:PORT")
     p.add_argument("--ws", metavar="HOST:PORT")
-    p.add_argument("--no-localhop", action="store_true", help="that router does not serve /localhop/nfd")
+    p.add_argument(
+        "--no-localhop", action="store_true", help="that router does not serve /localhop/nfd"
+    )
     p.add_argument("--filter", metavar="REGEX", help="only tests whose name matches")
     p.add_argument("--list", action="store_true")
     p.add_argument("--cache", type=Path, help=argparse.SUPPRESS)
@@ -77,13 +87,19 @@ class Router:
         config = scratch / "nw.toml"
         config.write_text(CONFIG.format(unix=self.unix, tcp=self.tcp, udp=self.udp, ws=self.ws))
         self.log = open(scratch / "nw.log", "wb")
-        self.process = subprocess.Popen([str(binary), "run", "--config", str(config)], stdout=self.log,
-                                        stderr=subprocess.STDOUT, cwd=scratch)
+        self.process = subprocess.Popen(
+            [str(binary), "run", "--config", str(config)],
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            cwd=scratch,
+        )
         end = time.monotonic() + 10
         while not self.accepts():
             if self.process.poll() is not None or time.monotonic() > end:
                 self.stop()
-                raise SystemExit(f"nw run did not come up:\n{(scratch / 'nw.log').read_text()[-2000:]}")
+                raise SystemExit(
+                    f"nw run did not come up:\n{(scratch / 'nw.log').read_text()[-2000:]}"
+                )
             time.sleep(0.02)
 
     def accepts(self) -> bool:
@@ -121,13 +137,23 @@ async def run_tests(h: Harness, picked) -> tuple[int, int, int]:
             verdict, why = "FAIL", str(e)
         except asyncio.TimeoutError:
             verdict, why = "FAIL", f"not done within {limit:.0f} s"
-        except Exception as e:      # noqa: BLE001 - a library that throws is a failed test, shown with its place
+        # A library that throws is a failed test, shown with its place.
+        except Exception as e:  # noqa: BLE001
             at = traceback.extract_tb(e.__traceback__)[-1]
-            verdict, why = "FAIL", f"{type(e).__name__}: {e} at {os.path.basename(at.filename)}:{at.lineno}"
+            verdict, why = (
+                "FAIL",
+                f"{type(e).__name__}: {e} at {os.path.basename(at.filename)}:{at.lineno}",
+            )
         await h.stop_processes()
-        passed, failed, skipped = passed + (verdict == "ok"), failed + (verdict == "FAIL"), skipped + (
-            verdict == "skipped")
-        print(f"{verdict:7} {name} ({time.monotonic() - began:.1f} s){': ' + why if why else ''}", flush=True)
+        passed, failed, skipped = (
+            passed + (verdict == "ok"),
+            failed + (verdict == "FAIL"),
+            skipped + (verdict == "skipped"),
+        )
+        print(
+            f"{verdict:7} {name} ({time.monotonic() - began:.1f} s){': ' + why if why else ''}",
+            flush=True,
+        )
     return passed, failed, skipped
 
 
@@ -144,13 +170,30 @@ def main() -> int:
     router, trouble = None, ""
     try:
         if args.unix:
-            unix, tcp, udp, ws, localhop = args.unix, args.tcp, args.udp, args.ws, not args.no_localhop
+            unix, tcp, udp, ws, localhop = (
+                args.unix,
+                args.tcp,
+                args.udp,
+                args.ws,
+                not args.no_localhop,
+            )
         else:
             if not binary.exists():
-                raise SystemExit(f"{binary} does not exist: cargo build --release -p nw-cli, or set NW_BIN")
+                raise SystemExit(
+                    f"{binary} does not exist: cargo build --release -p nw-cli, or set NW_BIN"
+                )
             router = Router(binary, scratch)
             unix, tcp, udp, ws, localhop = router.unix, router.tcp, router.udp, router.ws, True
-        h = Harness(unix, tcp, udp, ws, scratch, args.cache, str(binary) if binary.exists() else None, localhop)
+        h = Harness(
+            unix,
+            tcp,
+            udp,
+            ws,
+            scratch,
+            args.cache,
+            str(binary) if binary.exists() else None,
+            localhop,
+        )
         passed, failed, skipped = asyncio.run(run_tests(h, picked))
     finally:
         if router:

@@ -15,8 +15,19 @@ async def python_put(h, prefix, f, transport="unix"):
 
 async def python_get(h, prefix, out, transport="unix"):
     # MustBeFresh (-f): other producers answer a discovery Interest only with it.
-    text = await h.run([h.script("pyndntools"), "catchunks", "-f", "-l", "2000", "-o", str(out),
-                        prefix + "/32=metadata"], transport)
+    text = await h.run(
+        [
+            h.script("pyndntools"),
+            "catchunks",
+            "-f",
+            "-l",
+            "2000",
+            "-o",
+            str(out),
+            prefix + "/32=metadata",
+        ],
+        transport,
+    )
     check(out.exists(), f"catchunks wrote nothing: {text[-300:]}")
 
 
@@ -54,7 +65,7 @@ GETS = {"python-ndn": python_get, "NDNts": ndnts_get, "nw": nw_get}
 for giver, put_fn in PUTS.items():
     for taker, get_fn in GETS.items():
         if giver == taker != "nw":
-            continue        # tested with the library itself
+            continue  # tested with the library itself
 
         @test(f"file from {giver} to {taker} over unix", 40)
         async def over_unix(h, p=put_fn, g=get_fn):
@@ -63,7 +74,10 @@ for giver, put_fn in PUTS.items():
         @test(f"file from {giver} over tcp to {taker} over unix", 40)
         async def tcp_to_unix(h, p=put_fn, g=get_fn):
             await transfer(h, p, g, "tcp", "unix")
+
+
 for taker in ("python-ndn", "NDNts"):
+
     @test(f"file from nw over unix to {taker} over udp", 40)
     async def to_udp(h, g=GETS[taker]):
         await transfer(h, nw_put, g, "unix", "udp")

@@ -16,13 +16,15 @@ from test_python_ndn import RunningApp, v2
 
 async def dataset(app, name):
     """Returns the content of a dataset, from all its segments."""
-    found, content, context = await app.express(name, validator=pass_all, can_be_prefix=True, must_be_fresh=True,
-                                                lifetime=4000)
+    found, content, context = await app.express(
+        name, validator=pass_all, can_be_prefix=True, must_be_fresh=True, lifetime=4000
+    )
     last = enc.Component.to_number(context["meta_info"].final_block_id)
     parts = [bytes(content)]
     for segment in range(1, last + 1):
-        _, content, _ = await app.express(found[:-1] + [enc.Component.from_segment(segment)], validator=pass_all,
-                                          lifetime=4000)
+        _, content, _ = await app.express(
+            found[:-1] + [enc.Component.from_segment(segment)], validator=pass_all, lifetime=4000
+        )
         parts.append(bytes(content))
     return b"".join(parts)
 
@@ -38,7 +40,7 @@ def elements(wire):
         typ, type_len = parse_tl_num(wire)
         length, length_len = parse_tl_num(wire, type_len)
         end = type_len + length_len + length
-        found.append((typ, wire[:end], wire[type_len + length_len:end]))
+        found.append((typ, wire[:end], wire[type_len + length_len : end]))
         wire = wire[end:]
     return found
 
@@ -46,7 +48,7 @@ def elements(wire):
 def response(reply):
     """The library requires MTU and congestion fields before Flags in an answer; NFD and nw put them
     after Flags, so they are removed here."""
-    (_, _, inner), = elements(reply)
+    ((_, _, inner),) = elements(reply)
     parts = []
     for typ, whole, value in elements(inner):
         if typ == 0x68:
@@ -59,8 +61,13 @@ def response(reply):
 
 
 async def completed(app, module, verb, code=200, **parameters):
-    _, reply, _ = await app.express(m.make_command_v2(module, verb, None, **parameters), app_param=b"",
-                                    signer=DigestSha256Signer(for_interest=True), validator=pass_all, lifetime=2000)
+    _, reply, _ = await app.express(
+        m.make_command_v2(module, verb, None, **parameters),
+        app_param=b"",
+        signer=DigestSha256Signer(for_interest=True),
+        validator=pass_all,
+        lifetime=2000,
+    )
     answer = response(reply)
     equal(answer["status_code"], code, f"{module}/{verb} {parameters}: {answer['status_text']}")
     check(answer["status_text"], f"{module}/{verb} has no status text")
@@ -71,27 +78,39 @@ async def face_of(app, uri):
     wanted = m.FaceQueryFilter()
     wanted.face_query_filter = m.FaceQueryFilterValue()
     wanted.face_query_filter.uri = uri
-    name = enc.Name.from_str("/localhost/nfd/faces/query") + [enc.Component.from_bytes(wanted.encode())]
+    name = enc.Name.from_str("/localhost/nfd/faces/query") + [
+        enc.Component.from_bytes(wanted.encode())
+    ]
     return m.FaceStatusMsg.parse(await dataset(app, name)).face_status
 
 
 async def event(app, name, kind, face_id):
     """Returns the notification of this kind about this face, starting with the one named `name`."""
     while True:
-        found, content, _ = await app.express(name, validator=pass_all, can_be_prefix=True, must_be_fresh=True,
-                                              lifetime=4000)
+        found, content, _ = await app.express(
+            name, validator=pass_all, can_be_prefix=True, must_be_fresh=True, lifetime=4000
+        )
         what = m.FaceEventNotification.parse(content).event
         if (what.face_event_kind, what.face_id) == (kind, face_id):
             return found, what
-        name = found[:-1] + [enc.Component.from_sequence_num(enc.Component.to_number(found[-1]) + 1)]
+        name = found[:-1] + [
+            enc.Component.from_sequence_num(enc.Component.to_number(found[-1]) + 1)
+        ]
 
 
 @test("python-ndn management of faces")
 async def faces(h):
     uri = "udp4://127.0.0.1:17211"
     async with RunningApp(v2(h, "unix")) as app, RunningApp(v2(h, "unix")) as listener:
-        first = asyncio.create_task(listener.express("/localhost/nfd/faces/events", validator=pass_all,
-                                                     can_be_prefix=True, must_be_fresh=True, lifetime=4000))
+        first = asyncio.create_task(
+            listener.express(
+                "/localhost/nfd/faces/events",
+                validator=pass_all,
+                can_be_prefix=True,
+                must_be_fresh=True,
+                lifetime=4000,
+            )
+        )
         await asyncio.sleep(0.2)
         answer = await completed(app, "faces", "create", uri=uri)
         face = answer["face_id"]
@@ -104,14 +123,21 @@ async def faces(h):
 
         statuses = await listed(app, "faces/list", m.FaceStatusMsg, "face_status")
         mine = [status for status in statuses if status.face_id == face]
-        equal([(s.uri, s.face_persistency, s.link_type) for s in mine],
-              [(uri, m.FacePersistency.PERSISTENT, m.FaceLinkType.POINT_TO_POINT)], "faces/list")
+        equal(
+            [(s.uri, s.face_persistency, s.link_type) for s in mine],
+            [(uri, m.FacePersistency.PERSISTENT, m.FaceLinkType.POINT_TO_POINT)],
+            "faces/list",
+        )
         equal([s.face_id for s in await face_of(app, uri)], [face], "faces/query")
-        equal([s.face_id for s in await face_of(app, "udp4://127.0.0.1:1")], [], "faces/query of none")
+        equal(
+            [s.face_id for s in await face_of(app, "udp4://127.0.0.1:1")], [], "faces/query of none"
+        )
 
-        await completed(app, "faces", "update", face_id=face, face_persistency=m.FacePersistency.PERMANENT)
+        await completed(
+            app, "faces", "update", face_id=face, face_persistency=m.FacePersistency.PERMANENT
+        )
         await completed(app, "faces", "update", face_id=face, flags=0, mask=4)
-        status, = await face_of(app, uri)
+        (status,) = await face_of(app, uri)
         equal(status.face_persistency, m.FacePersistency.PERMANENT, "FacePersistency")
         check(not status.flags & m.FaceFlags.CONGESTION_MARKING_ENABLED, "the flag was not cleared")
         await completed(app, "faces", "update", code=404, face_id=4_000_000_000, flags=0, mask=4)
@@ -138,14 +164,39 @@ async def routes(h):
 
         async def hops_of(name):
             entries = await listed(app, "fib/list", m.FibStatus, "entries")
-            return {r.face_id: r.cost for e in entries if enc.Name.to_str(e.name) == name for r in e.next_hop_records}
+            return {
+                r.face_id: r.cost
+                for e in entries
+                if enc.Name.to_str(e.name) == name
+                for r in e.next_hop_records
+            }
 
-        answer = await completed(app, "rib", "register", name=prefix, face_id=face, origin=65, cost=7, flags=1,
-                            expiration_period=600_000)
-        equal((answer["face_id"], answer["origin"], answer["cost"]), (face, 65, 7), "rib/register's answer")
-        route, = await routes_of(prefix)
-        equal((route.face_id, route.origin, route.cost, route.flags), (face, 65, 7, m.RouteFlags.CHILD_INHERIT), "rib/list")
-        check(590_000 < route.expiration_period <= 600_000, f"ExpirationPeriod {route.expiration_period}")
+        answer = await completed(
+            app,
+            "rib",
+            "register",
+            name=prefix,
+            face_id=face,
+            origin=65,
+            cost=7,
+            flags=1,
+            expiration_period=600_000,
+        )
+        equal(
+            (answer["face_id"], answer["origin"], answer["cost"]),
+            (face, 65, 7),
+            "rib/register's answer",
+        )
+        (route,) = await routes_of(prefix)
+        equal(
+            (route.face_id, route.origin, route.cost, route.flags),
+            (face, 65, 7, m.RouteFlags.CHILD_INHERIT),
+            "rib/list",
+        )
+        check(
+            590_000 < route.expiration_period <= 600_000,
+            f"ExpirationPeriod {route.expiration_period}",
+        )
         equal(await hops_of(prefix), {face: 7}, "fib/list")
         # Names below inherit, unless they capture.
         own = (await completed(app, "rib", "register", name=prefix + "/below"))["face_id"]
@@ -182,19 +233,38 @@ async def announce(h):
     async with RunningApp(v2(h, "unix")) as app:
         # PrefixAnnouncement: /<prefix>/32=PA/<version>/<segment>, ContentType 5, ExpirationPeriod 1
         # h.
-        name = enc.Name.from_str(prefix) + [enc.Component.from_bytes(b"PA", 32), enc.Component.from_version(1),
-                                            enc.Component.from_segment(0)]
-        data = enc.make_data(name, enc.MetaInfo(content_type=5), b"\x6d\x04\x00\x36\xee\x80", DigestSha256Signer())
-        _, reply, _ = await app.express("/localhost/nfd/rib/announce", app_param=bytes(data), validator=pass_all,
-                                        signer=DigestSha256Signer(for_interest=True), lifetime=2000)
+        name = enc.Name.from_str(prefix) + [
+            enc.Component.from_bytes(b"PA", 32),
+            enc.Component.from_version(1),
+            enc.Component.from_segment(0),
+        ]
+        data = enc.make_data(
+            name, enc.MetaInfo(content_type=5), b"\x6d\x04\x00\x36\xee\x80", DigestSha256Signer()
+        )
+        _, reply, _ = await app.express(
+            "/localhost/nfd/rib/announce",
+            app_param=bytes(data),
+            validator=pass_all,
+            signer=DigestSha256Signer(for_interest=True),
+            lifetime=2000,
+        )
         answer = m.parse_response(reply)
-        equal((answer["status_code"], answer["origin"], answer["cost"]), (200, 129, 2048), "rib/announce")
+        equal(
+            (answer["status_code"], answer["origin"], answer["cost"]),
+            (200, 129, 2048),
+            "rib/announce",
+        )
         entries = await listed(app, "rib/list", m.RibStatus, "entries")
         origins = [r.origin for e in entries if enc.Name.to_str(e.name) == prefix for r in e.routes]
         equal(origins, [129], "rib/list")
         # Refusals of invalid announcements carry a code and a text, too.
-        _, reply, _ = await app.express("/localhost/nfd/rib/announce", app_param=b"\x06\x00", validator=pass_all,
-                                        signer=DigestSha256Signer(for_interest=True), lifetime=2000)
+        _, reply, _ = await app.express(
+            "/localhost/nfd/rib/announce",
+            app_param=b"\x06\x00",
+            validator=pass_all,
+            signer=DigestSha256Signer(for_interest=True),
+            lifetime=2000,
+        )
         equal(m.parse_response(reply)["status_code"], 400, "an announcement that is none")
 
 
@@ -215,8 +285,12 @@ async def content_store(h):
             equal((after.capacity, after.flags & 2), (1000, 0), "cs/info")
         finally:
             await completed(app, "cs", "config", capacity=before.capacity, flags=3, mask=3)
-        app.attach_handler(prefix, lambda name, param, reply, context: reply(app.make_data(
-            name, b"kept", signer=DigestSha256Signer(), freshness_period=60_000)))
+        app.attach_handler(
+            prefix,
+            lambda name, param, reply, context: reply(
+                app.make_data(name, b"kept", signer=DigestSha256Signer(), freshness_period=60_000)
+            ),
+        )
         await app.register(prefix)
         for i in range(5):
             await other.express(f"{prefix}/{i}", validator=pass_all, lifetime=2000)
@@ -230,22 +304,49 @@ async def content_store(h):
 async def strategies(h):
     prefix = h.prefix()
     async with RunningApp(v2(h, "unix")) as app:
-        async def choice():
-            choices = await listed(app, "strategy-choice/list", m.StrategyChoiceMsg, "strategy_choices")
-            return [enc.Name.to_str(c.strategy.name) for c in choices if enc.Name.to_str(c.name) == prefix]
 
-        await completed(app, "strategy-choice", "set", name=prefix, strategy="/localhost/nfd/strategy/multicast")
-        found, = await choice()
+        async def choice():
+            choices = await listed(
+                app, "strategy-choice/list", m.StrategyChoiceMsg, "strategy_choices"
+            )
+            return [
+                enc.Name.to_str(c.strategy.name)
+                for c in choices
+                if enc.Name.to_str(c.name) == prefix
+            ]
+
+        await completed(
+            app, "strategy-choice", "set", name=prefix, strategy="/localhost/nfd/strategy/multicast"
+        )
+        (found,) = await choice()
         check(found.startswith("/localhost/nfd/strategy/multicast/"), f"strategy {found}")
         await completed(app, "strategy-choice", "unset", name=prefix)
         equal(await choice(), [], "strategies after unset")
-        await completed(app, "strategy-choice", "set", code=404, name=prefix, strategy="/localhost/nfd/strategy/none")
-        await completed(app, "strategy-choice", "set", code=409, name=prefix,
-                   strategy="/localhost/nfd/strategy/multicast/v=5/no-such~1")
+        await completed(
+            app,
+            "strategy-choice",
+            "set",
+            code=404,
+            name=prefix,
+            strategy="/localhost/nfd/strategy/none",
+        )
+        await completed(
+            app,
+            "strategy-choice",
+            "set",
+            code=409,
+            name=prefix,
+            strategy="/localhost/nfd/strategy/multicast/v=5/no-such~1",
+        )
         await completed(app, "strategy-choice", "unset", code=400, name="/")
         status = m.GeneralStatus.parse(await dataset(app, "/localhost/nfd/status/general"))
-        check(status.nfd_version and status.current_timestamp >= status.start_timestamp, "status/general")
-        check(status.n_in_interests > 0 and status.n_fib_entries > 0, "status/general counts nothing")
+        check(
+            status.nfd_version and status.current_timestamp >= status.start_timestamp,
+            "status/general",
+        )
+        check(
+            status.n_in_interests > 0 and status.n_fib_entries > 0, "status/general counts nothing"
+        )
 
 
 @test("python-ndn requests one dataset by two names at once")
@@ -254,12 +355,20 @@ async def two_names(h):
         name = enc.Name.from_str("/localhost/nfd/rib/list")
 
         async def plain():
-            found, _, _ = await app.express(name, validator=pass_all, can_be_prefix=True, must_be_fresh=True)
+            found, _, _ = await app.express(
+                name, validator=pass_all, can_be_prefix=True, must_be_fresh=True
+            )
             return len(found)
 
         async def with_parameters():
-            found, _, _ = await app.express(name, app_param=b"", signer=DigestSha256Signer(for_interest=True),
-                                            validator=pass_all, can_be_prefix=True, must_be_fresh=True)
+            found, _, _ = await app.express(
+                name,
+                app_param=b"",
+                signer=DigestSha256Signer(for_interest=True),
+                validator=pass_all,
+                can_be_prefix=True,
+                must_be_fresh=True,
+            )
             return len(found)
 
         # Version and segment, and a digest if one was requested. The library itself accepts any

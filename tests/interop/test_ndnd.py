@@ -46,7 +46,9 @@ def free_port(kind):
 def binary(h):
     path = h.cache / "ndnd.bin" if h.cache else None
     if not path or not path.exists():
-        raise Skipped("NDNd is not built: it needs Go (apt install golang, or go.dev/dl), then run tests/interop/run again")
+        raise Skipped(
+            "NDNd is not built: it needs Go (apt install golang, or go.dev/dl), then run tests/interop/run again"
+        )
     return str(path)
 
 
@@ -59,7 +61,10 @@ class Ndnd:
 
     async def runs(self, after):
         await asyncio.sleep(0.2)
-        check(self.process.proc.returncode is None, f"NDNd ended after {after}: " + " | ".join(self.process.lines[-8:]))
+        check(
+            self.process.proc.returncode is None,
+            f"NDNd ended after {after}: " + " | ".join(self.process.lines[-8:]),
+        )
 
     @contextlib.contextmanager
     def as_router(self, uri=None):
@@ -83,7 +88,9 @@ async def start(h):
         with socket.socket(socket.AF_UNIX) as s:
             if s.connect_ex(str(unix)) == 0:
                 break
-        check(process.proc.returncode is None, "NDNd did not start: " + " | ".join(process.lines[-8:]))
+        check(
+            process.proc.returncode is None, "NDNd did not start: " + " | ".join(process.lines[-8:])
+        )
         await asyncio.sleep(0.05)
     return Ndnd(h, process, unix, tcp, udp)
 
@@ -133,12 +140,18 @@ async def own_programs(h):
             check("hello" in await h.run(h.nw_command("peek", prefix)), "nw peek")
         await h.start(h.nw_command("ping-server", prefix))
         await asyncio.sleep(0.5)
-        lines = (await h.run(h.nw_command("ping", "-c", "3", "-i", "50", "--json", prefix))).splitlines()
+        lines = (
+            await h.run(h.nw_command("ping", "-c", "3", "-i", "50", "--json", prefix))
+        ).splitlines()
         equal(json.loads(lines[-1])["answered"], 3, "pings answered")
     await ndnd.runs("nw peek and ping")
 
 
-for giver, put_fn, taker, get_fn in (("nw", nw_put, "NDNd", ndnd_get), ("NDNd", ndnd_put, "nw", nw_get)):
+for giver, put_fn, taker, get_fn in (
+    ("nw", nw_put, "NDNd", ndnd_get),
+    ("NDNd", ndnd_put, "nw", nw_get),
+):
+
     @test(f"file from {giver} to {taker} on NDNd", 60)
     async def on_ndnd(h, p=put_fn, g=get_fn):
         ndnd = await start(h)
@@ -161,8 +174,18 @@ async def through_ours(h):
 async def through_service(h):
     ndnd = await start(h)
     socket_path = h.scratch / f"store{random.randrange(1 << 32):x}.sock"
-    service = await h.start(h.nw_command(
-        "service", "run", "content_store", "mib=16", "--listen", f"unix://{socket_path}", "--to", f"next={ndnd.tcp}"))
+    service = await h.start(
+        h.nw_command(
+            "service",
+            "run",
+            "content_store",
+            "mib=16",
+            "--listen",
+            f"unix://{socket_path}",
+            "--to",
+            f"next={ndnd.tcp}",
+        )
+    )
     for _ in range(100):
         if os.path.exists(socket_path):
             break
@@ -190,7 +213,10 @@ async def management(h):
         check("/multicast/" in await h.run(h.nw_command("strategy", "list")), "strategy list")
         check(face in await h.run(h.nw_command("face", "list")), "face list")
         await h.run(h.nw_command("face", "destroy", face))
-        check("(501)" in await h.run(h.nw_command("face", "channels"), fails=True), "face channels is refused")
+        check(
+            "(501)" in await h.run(h.nw_command("face", "channels"), fails=True),
+            "face channels is refused",
+        )
         check("up for" in await h.run(h.nw_command("doctor"), fails=True), "doctor")
     await ndnd.runs("management")
 
@@ -202,5 +228,10 @@ async def generator(h):
         prefix = h.prefix()
         await h.start(h.nw_command("bench", "answer", "--prefix", prefix))
         await asyncio.sleep(1)
-        await h.run(h.nw_command("bench", "generate", "--prefix", prefix, "--seconds", "1", "--rate", "200"), fails=True)
+        await h.run(
+            h.nw_command(
+                "bench", "generate", "--prefix", prefix, "--seconds", "1", "--rate", "200"
+            ),
+            fails=True,
+        )
     await ndnd.runs("nw bench generate")

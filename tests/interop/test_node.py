@@ -21,10 +21,13 @@ def needs_localhop(h, transport):
 def each_transport(name, limit=25.0):
     def wrap(fn):
         for transport in TRANSPORTS:
+
             async def run(h, transport=transport):
                 await fn(h, transport)
+
             test(f"NDNts {name} over {transport}", limit)(run)
         return fn
+
     return wrap
 
 
@@ -69,27 +72,50 @@ async def page(h):
     prefix = h.prefix()
     server = await h.start(ndnts(h, "unix", "produce", prefix))
     await server.wait_line("^ready$")
-    out = await h.run(["env", "NDNTS_ORIGIN=http://elsewhere.example", *ndnts(h, "ws", "consume", prefix + "/a")], "ws")
+    out = await h.run(
+        ["env", "NDNTS_ORIGIN=http://elsewhere.example", *ndnts(h, "ws", "consume", prefix + "/a")],
+        "ws",
+    )
     check("ndnts says hello" in out, out)
 
 
 for management_transport in ("unix", "tcp", "ws"):
+
     @test(f"NDNts reads every status dataset over {management_transport}")
     async def status(h, transport=management_transport):
         got = json.loads(await h.run(ndnts(h, transport, "status"), transport))
         equal(got["general"], 1, "general status")
         equal(got["cs"], 1, "CsInfo")
-        check(got["faces"] >= 1 and got["channels"] >= 1 and got["strategies"] >= 4 and got["query"], str(got))
+        check(
+            got["faces"] >= 1 and got["channels"] >= 1 and got["strategies"] >= 4 and got["query"],
+            str(got),
+        )
 
     @test(f"NDNts commands every module over {management_transport}")
     async def manage(h, transport=management_transport):
         got = json.loads(await h.run(ndnts(h, transport, "manage", h.prefix()), transport))
-        equal(got, {"faces/create": 200, "faces/create again": 409, "same face": True, "faces/update": 200,
-                    "rib/register": 200, "route": [5, True, False], "rib/unregister": 200, "strategy-choice/set": 200,
-                    "strategy-choice/unset": 200, "cs/config": 200, "cs/erase": 0, "faces/destroy": 200}, "answers")
+        equal(
+            got,
+            {
+                "faces/create": 200,
+                "faces/create again": 409,
+                "same face": True,
+                "faces/update": 200,
+                "rib/register": 200,
+                "route": [5, True, False],
+                "rib/unregister": 200,
+                "strategy-choice/set": 200,
+                "strategy-choice/unset": 200,
+                "cs/config": 200,
+                "cs/erase": 0,
+                "faces/destroy": 200,
+            },
+            "answers",
+        )
 
 
 for old_transport in ("unix", "tcp"):
+
     @test(f"ndn-js producer and consumer over {old_transport}")
     async def ndn_js(h, transport=old_transport):
         prefix = h.prefix()

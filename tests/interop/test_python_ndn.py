@@ -8,8 +8,13 @@ import time
 from ndn import encoding as enc
 from ndn import types
 from ndn.app import NDNApp as OldApp
-from ndn.app_support.nfd_mgmt import (FaceQueryFilter, FaceQueryFilterValue, FaceStatusMsg, make_command_v2,
-                                      parse_response)
+from ndn.app_support.nfd_mgmt import (
+    FaceQueryFilter,
+    FaceQueryFilterValue,
+    FaceStatusMsg,
+    make_command_v2,
+    parse_response,
+)
 from ndn.app_support.segment_fetcher import segment_fetcher
 from ndn.appv2 import NDNApp, pass_all
 from ndn.client_conf import default_face
@@ -30,7 +35,7 @@ class RunningApp:
     async def __aenter__(self):
         self.task = asyncio.create_task(self.app.main_loop())
         for _ in range(200):
-            if self.app.face.RunningApp:
+            if self.app.face.running:
                 return self.app
             if self.task.completed():
                 self.task.result()
@@ -66,8 +71,12 @@ async def register(h, app, transport, prefix):
         wanted = FaceQueryFilter()
         wanted.face_query_filter = FaceQueryFilterValue()
         wanted.face_query_filter.uri = f"udp4://127.0.0.1:{port}"
-        name = enc.Name.from_str("/localhost/nfd/faces/query") + [enc.Component.from_bytes(wanted.encode())]
-        _, found, _ = await manager.express(name, validator=pass_all, can_be_prefix=True, must_be_fresh=True)
+        name = enc.Name.from_str("/localhost/nfd/faces/query") + [
+            enc.Component.from_bytes(wanted.encode())
+        ]
+        _, found, _ = await manager.express(
+            name, validator=pass_all, can_be_prefix=True, must_be_fresh=True
+        )
         faces = FaceStatusMsg.parse(found).face_status
         equal(len(faces), 1, f"faces to {wanted.face_query_filter.uri}")
         route = await command(manager, "rib", "register", name=prefix, face_id=faces[0].face_id)
@@ -75,8 +84,13 @@ async def register(h, app, transport, prefix):
 
 
 async def command(app, module, verb, **kw):
-    _, reply, _ = await app.express(make_command_v2(module, verb, None, **kw), app_param=b"",
-                                    signer=DigestSha256Signer(for_interest=True), validator=pass_all, lifetime=1000)
+    _, reply, _ = await app.express(
+        make_command_v2(module, verb, None, **kw),
+        app_param=b"",
+        signer=DigestSha256Signer(for_interest=True),
+        validator=pass_all,
+        lifetime=1000,
+    )
     return parse_response(reply)
 
 
@@ -99,10 +113,13 @@ class TimestampedSigner:
 def each_transport(name):
     def wrap(fn):
         for transport in TRANSPORTS:
+
             async def run(h, transport=transport):
                 await fn(h, transport)
+
             test(f"python-ndn {name} over {transport}")(run)
         return fn
+
     return wrap
 
 
@@ -110,26 +127,50 @@ def each_transport(name):
 async def appv2_exchange(h, transport):
     prefix = h.prefix()
     async with RunningApp(v2(h, transport)) as producer, RunningApp(v2(h, transport)) as consumer:
+
         def on_interest(name, param, reply, context):
-            reply(producer.make_data(name, b"hello from appv2", signer=DigestSha256Signer(), freshness_period=1000))
+            reply(
+                producer.make_data(
+                    name, b"hello from appv2", signer=DigestSha256Signer(), freshness_period=1000
+                )
+            )
+
         producer.attach_handler(prefix, on_interest)
         await register(h, producer, transport, prefix)
         for i in range(20):
-            _, content, context = await consumer.express(f"{prefix}/{i}", validator=pass_all, lifetime=2000)
+            _, content, context = await consumer.express(
+                f"{prefix}/{i}", validator=pass_all, lifetime=2000
+            )
             equal(bytes(content), b"hello from appv2", "content")
-        _, content, context = await consumer.express(f"{prefix}/prefix", validator=pass_all, can_be_prefix=True,
-                                                     must_be_fresh=True, lifetime=2000)
+        _, content, context = await consumer.express(
+            f"{prefix}/prefix",
+            validator=pass_all,
+            can_be_prefix=True,
+            must_be_fresh=True,
+            lifetime=2000,
+        )
         equal(context["meta_info"].freshness_period, 1000, "FreshnessPeriod")
 
 
 for old_transport in ("unix", "tcp"):
+
     @test(f"python-ndn old API producer and consumer over {old_transport}")
     async def old_exchange(h, transport=old_transport):
         prefix = h.prefix()
-        async with RunningApp(old(h, transport)) as producer, RunningApp(old(h, transport)) as consumer:
+        async with (
+            RunningApp(old(h, transport)) as producer,
+            RunningApp(old(h, transport)) as consumer,
+        ):
             # Registers with a command Interest of packet format 0.2.
-            check(await producer.register(prefix, lambda name, param, app_param: producer.put_data(
-                name, b"hello from the old API", freshness_period=1000)), "register was refused")
+            check(
+                await producer.register(
+                    prefix,
+                    lambda name, param, app_param: producer.put_data(
+                        name, b"hello from the old API", freshness_period=1000
+                    ),
+                ),
+                "register was refused",
+            )
             for i in range(20):
                 _, meta, content = await consumer.express_interest(f"{prefix}/{i}", lifetime=2000)
                 equal(bytes(content), b"hello from the old API", "content")
@@ -145,8 +186,10 @@ for old_transport in ("unix", "tcp"):
 async def old_udp(h):
     prefix = h.prefix()
     async with RunningApp(v2(h, "unix")) as producer, RunningApp(old(h, "udp")) as consumer:
+
         def on_interest(name, param, reply, context):
             reply(producer.make_data(name, bytes(8000), signer=DigestSha256Signer()))
+
         producer.attach_handler(prefix, on_interest)
         await register(h, producer, "unix", prefix)
         _, _, content = await consumer.express_interest(f"{prefix}/large", lifetime=2000)
@@ -157,19 +200,30 @@ async def old_udp(h):
 async def signed_interest(h, transport):
     prefix, seen = h.prefix(), []
     async with RunningApp(v2(h, "unix")) as producer, RunningApp(v2(h, transport)) as consumer:
+
         async def validator(name, sig, context):
             seen.append((sig.signature_info.signature_type, bytes(sig.signature_value_buf)))
             return types.ValidResult.PASS
 
         def on_interest(name, param, reply, context):
             reply(producer.make_data(name, b"params: " + bytes(param), signer=DigestSha256Signer()))
+
         producer.attach_handler(prefix, on_interest, validator)
         await register(h, producer, "unix", prefix)
         from Cryptodome.PublicKey import ECC
+
         key = ECC.generate(curve="P-256").export_key(format="DER")
-        for signer in (DigestSha256Signer(for_interest=True), Sha256WithEcdsaSigner("/nwi/KEY/1", key)):
-            _, content, _ = await consumer.express(f"{prefix}/call", app_param=b"x" * 1000, signer=signer,
-                                                   validator=pass_all, lifetime=2000)
+        for signer in (
+            DigestSha256Signer(for_interest=True),
+            Sha256WithEcdsaSigner("/nwi/KEY/1", key),
+        ):
+            _, content, _ = await consumer.express(
+                f"{prefix}/call",
+                app_param=b"x" * 1000,
+                signer=signer,
+                validator=pass_all,
+                lifetime=2000,
+            )
             equal(bytes(content), b"params: " + b"x" * 1000, "content")
     equal([t for t, _ in seen], [0, 3], "signature types seen by the producer")
 
@@ -213,28 +267,44 @@ async def segmented(h, transport):
 
         def on_interest(name, param, reply, context):
             at = enc.Component.to_number(name[-1]) if enc.Component.get_type(name[-1]) == 50 else 0
-            reply(producer.make_data(enc.Name.normalize(prefix) + [enc.Component.from_segment(at)],
-                                     body[at * 8000:(at + 1) * 8000], signer=DigestSha256Signer(),
-                                     freshness_period=10000, final_block_id=final))
+            reply(
+                producer.make_data(
+                    enc.Name.normalize(prefix) + [enc.Component.from_segment(at)],
+                    body[at * 8000 : (at + 1) * 8000],
+                    signer=DigestSha256Signer(),
+                    freshness_period=10000,
+                    final_block_id=final,
+                )
+            )
+
         producer.attach_handler(prefix, on_interest)
         await register(h, producer, "unix", prefix)
         parts = [bytes(p) async for p in segment_fetcher(consumer, prefix)]
-    check(b"".join(parts) == body, f"{sum(map(len, parts))} bytes in {len(parts)} segments differ from what was sent")
+    check(
+        b"".join(parts) == body,
+        f"{sum(map(len, parts))} bytes in {len(parts)} segments differ from what was sent",
+    )
 
 
 @test("python-ndn 200 Interests in flight, answered out of order")
 async def in_flight(h):
     prefix, held = h.prefix(), []
     async with RunningApp(v2(h, "unix")) as producer, RunningApp(v2(h, "tcp")) as consumer:
+
         def on_interest(name, param, reply, context):
             held.append((name, reply))
             if len(held) == 200:
                 for n, r in reversed(held):
                     r(producer.make_data(n, bytes(n[-1]), signer=DigestSha256Signer()))
+
         producer.attach_handler(prefix, on_interest)
         await register(h, producer, "unix", prefix)
-        got = await asyncio.gather(*(consumer.express(f"{prefix}/n{i}", validator=pass_all, lifetime=4000)
-                                     for i in range(200)))
+        got = await asyncio.gather(
+            *(
+                consumer.express(f"{prefix}/n{i}", validator=pass_all, lifetime=4000)
+                for i in range(200)
+            )
+        )
         for name, content, _ in got:
             equal(bytes(content), bytes(name[-1]), "content")
 
@@ -249,7 +319,10 @@ async def pynfdc_reading(h):
     out = await h.run([h.script("pynfdc"), "route"])
     check("/localhost/nfd" in out and "Routing Table" in out, out)
     out = await h.run([h.script("pynfdc"), "strategy"])
-    check("/localhost/nfd/strategy/best-route" in out and "/localhost/nfd/strategy/multicast" in out, out)
+    check(
+        "/localhost/nfd/strategy/best-route" in out and "/localhost/nfd/strategy/multicast" in out,
+        out,
+    )
 
 
 @test("pynfdc makes and removes faces, routes and strategy choices")
@@ -273,7 +346,9 @@ async def pynfdc_writing(h):
     check(out.startswith("200"), f"Remove-Route: {out}")
     out = await h.run([h.script("pynfdc"), "ss", prefix, "multicast"])
     check(out.startswith("200"), f"Set-Strategy: {out}")
-    check("multicast" in await h.run([h.script("pynfdc"), "strategy", prefix]), "strategy not listed")
+    check(
+        "multicast" in await h.run([h.script("pynfdc"), "strategy", prefix]), "strategy not listed"
+    )
     out = await h.run([h.script("pynfdc"), "rs", prefix])
     check(out.startswith("200"), f"Remove-Strategy: {out}")
     out = await h.run([h.script("pynfdc"), "ss", prefix, "/no/such/strategy"])
@@ -292,7 +367,9 @@ async def poke(h):
     await asyncio.sleep(0.3)
     for transport in TRANSPORTS:
         got = h.scratch / f"peeked-{transport}"
-        await h.run([h.script("pyndntools"), "peek", "-l", "2000", "-o", str(got), prefix], transport)
+        await h.run(
+            [h.script("pyndntools"), "peek", "-l", "2000", "-o", str(got), prefix], transport
+        )
         equal(got.read_text(), "poked", f"content over {transport}")
 
 
@@ -304,8 +381,18 @@ async def chunks(h):
     await asyncio.sleep(0.3)
     for transport in TRANSPORTS:
         got = h.scratch / f"chunks-{transport}"
-        await h.run([h.script("pyndntools"), "catchunks", "-l", "2000", "-o", str(got), prefix + "/32=metadata"],
-                    transport)
+        await h.run(
+            [
+                h.script("pyndntools"),
+                "catchunks",
+                "-l",
+                "2000",
+                "-o",
+                str(got),
+                prefix + "/32=metadata",
+            ],
+            transport,
+        )
         equal(sha256(got), sha256(f), f"SHA-256 over {transport}")
 
 
@@ -316,17 +403,27 @@ async def pyndnsec(h):
     await h.run([h.script("pyndnsec"), "key-gen", prefix + "/identity"])
     out = await h.run([h.script("pyndnsec"), "list"])
     check("identity" in out, f"pyndnsec list: {out}")
-    keychain = NDNApp.default_keychain({"pib": f"pib-sqlite3:{h.home}/.ndn",
-                                        "tpm": f"tpm-file:{h.home}/.ndn/ndnsec-key-file"})
+    keychain = NDNApp.default_keychain(
+        {"pib": f"pib-sqlite3:{h.home}/.ndn", "tpm": f"tpm-file:{h.home}/.ndn/ndnsec-key-file"}
+    )
     signer = keychain.get_signer({"identity": prefix + "/identity"})
     async with RunningApp(v2(h, "unix")) as producer, RunningApp(v2(h, "tcp")) as consumer:
+
         def on_interest(name, param, reply, context):
             reply(producer.make_data(name, b"signed by a real key", signer=signer))
+
         producer.attach_handler(prefix, on_interest)
         # The registration is signed by that key too, instead of a digest.
-        _, answer, _ = await producer.express(make_command_v2("rib", "register", None, name=prefix), app_param=b"",
-                                              signer=TimestampedSigner(signer), validator=pass_all, lifetime=1000)
+        _, answer, _ = await producer.express(
+            make_command_v2("rib", "register", None, name=prefix),
+            app_param=b"",
+            signer=TimestampedSigner(signer),
+            validator=pass_all,
+            lifetime=1000,
+        )
         equal(parse_response(answer)["status_code"], 200, "rib/register signed by an ECDSA key")
-        _, content, context = await consumer.express(prefix + "/x", validator=pass_all, lifetime=2000)
+        _, content, context = await consumer.express(
+            prefix + "/x", validator=pass_all, lifetime=2000
+        )
         equal(bytes(content), b"signed by a real key", "content")
         equal(context["sig_ptrs"].signature_info.signature_type, 3, "signature type")

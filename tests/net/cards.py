@@ -29,12 +29,16 @@ def veth_only(test):
 
 
 def run(*args):
-    return subprocess.run([*map(str, args)], check=True, capture_output=True, text=True, timeout=TIMEOUT_S).stdout
+    return subprocess.run(
+        [*map(str, args)], check=True, capture_output=True, text=True, timeout=TIMEOUT_S
+    ).stdout
 
 
 def queues(name):
     """Returns how many combined queues a card has, and their maximum."""
-    output = subprocess.run(["ethtool", "-l", name], capture_output=True, text=True, timeout=TIMEOUT_S).stdout
+    output = subprocess.run(
+        ["ethtool", "-l", name], capture_output=True, text=True, timeout=TIMEOUT_S
+    ).stdout
     maximum, current = (re.findall(r"^Combined:\s+(\d+)", output, re.MULTILINE) + [1, 1])[:2]
     return int(current), int(maximum)
 
@@ -47,7 +51,9 @@ def plug(sides, expected):
             before[name] = link["address"], link["mtu"], *queues(name)
         _, _, _, maximum = before[name]
         if expected > maximum:
-            raise unittest.SkipTest(f"{name} has {maximum} of the {expected} queues that this needs")
+            raise unittest.SkipTest(
+                f"{name} has {maximum} of the {expected} queues that this needs"
+            )
         set_queues(name, expected)
         run("ip", "link", "set", name, "netns", side.netns, "name", f"v{side.letter}")
 
@@ -60,7 +66,12 @@ def set_queues(name, expected):
 def unplug(side):
     """Moves a side's card back."""
     name, card = NAMES["ab".index(side.letter)], f"v{side.letter}"
-    if subprocess.run(["ip", "-n", side.netns, "link", "show", card], capture_output=True).returncode != 0:
+    if (
+        subprocess.run(
+            ["ip", "-n", side.netns, "link", "show", card], capture_output=True
+        ).returncode
+        != 0
+    ):
         return
     mac, mtu, count, _ = before[name]
     run("ip", "-n", side.netns, "link", "set", card, "down")

@@ -41,8 +41,13 @@ class Cluster:
 
     def __enter__(self):
         self.log = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([NW, "lab", "cluster", "--json", *self.args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=self.log, text=True)
+        self.process = subprocess.Popen(
+            [NW, "lab", "cluster", "--json", *self.args],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+        )
         self.running = []
         try:
             self.take(self.read())
@@ -82,7 +87,11 @@ class Cluster:
 
     def take(self, description):
         self.description = description
-        self.name, self.folder, self.uri = description["name"], Path(description["folder"]), description["cluster"]["uri"]
+        self.name, self.folder, self.uri = (
+            description["name"],
+            Path(description["folder"]),
+            description["cluster"]["uri"],
+        )
         for role in ("consumers", "balancers", "members", "producers"):
             setattr(self, role, description[role])
 
@@ -108,7 +117,10 @@ class Cluster:
     def interests(self):
         """Returns Interests received by each member. The balancer polls the kernel's counters, so
         this waits until they are stable."""
-        read = lambda: {member["name"]: member["counters"]["in_interests"] for member in self.status()["members"]}
+        read = lambda: {
+            member["name"]: member["counters"]["in_interests"]
+            for member in self.status()["members"]
+        }
         before = read()
         while True:
             time.sleep(COUNTED_S)
@@ -119,9 +131,15 @@ class Cluster:
             before = now
 
     def start(self, node, *args, transport=None, **options):
-        environment = {**os.environ, "HOME": str(self.files), "NDN_CLIENT_TRANSPORT": transport or self.uri}
+        environment = {
+            **os.environ,
+            "HOME": str(self.files),
+            "NDN_CLIENT_TRANSPORT": transport or self.uri,
+        }
         args = ["ip", "netns", "exec", node["namespace"], *map(str, args)]
-        process = subprocess.Popen(args, stdin=subprocess.DEVNULL, env=environment, text=True, **options)
+        process = subprocess.Popen(
+            args, stdin=subprocess.DEVNULL, env=environment, text=True, **options
+        )
         self.running.append(process)
         return process
 
@@ -132,7 +150,9 @@ class Cluster:
             raise Failed(f"{args}: {process.returncode}: {out[-400:]} {err[-800:]}")
         return out, err
 
-    def publish(self, name, size, segment=1000, producer=0, over=None, face=None, local=None, members=None):
+    def publish(
+        self, name, size, segment=1000, producer=0, over=None, face=None, local=None, members=None
+    ):
         """Serves generated content, and waits until the members in `members` (default all) have a
         route to it. The content is registered at the producer's own router, and the control member
         gets a route to `face`; or `over` another transport to the cluster, where the producer
@@ -141,8 +161,21 @@ class Cluster:
         file = self.files / name.replace("/", "_")
         file.write_bytes(content)
         node = self.producers[producer]
-        process = self.start(node, NW, "put", "--json", "--quiet", "--segment", segment, "--freshness", 60000, name, file,
-                             transport=over or f"unix://{node['socket']}", stdout=subprocess.PIPE)
+        process = self.start(
+            node,
+            NW,
+            "put",
+            "--json",
+            "--quiet",
+            "--segment",
+            segment,
+            "--freshness",
+            60000,
+            name,
+            file,
+            transport=over or f"unix://{node['socket']}",
+            stdout=subprocess.PIPE,
+        )
         ready = json.loads(process.stdout.readline())
         assert ready["event"] == "ready", ready
         process.versioned = ready["versioned"]
@@ -155,24 +188,47 @@ class Cluster:
     def route(self, name, face, members=None, local=None):
         """Adds a route at the control member, and waits until the others have it."""
         control = self.status()["control_member"]
-        socket = next(f"unix://{member['socket']}" for member in self.members if member["name"] == control)
+        socket = next(
+            f"unix://{member['socket']}" for member in self.members if member["name"] == control
+        )
         if local:
-            face = json.loads(nw("face", "create", "--json", "--socket", socket, face, "--local", local))["face_id"]
+            face = json.loads(
+                nw("face", "create", "--json", "--socket", socket, face, "--local", local)
+            )["face_id"]
         nw("route", "add", "--socket", socket, name, face)
         self.wait_until_known(name, members)
 
     def wait_until_known(self, name, members=None):
         for member in self.members:
             if members is None or member["name"] in members:
-                until(lambda: f'"{name}"' in nw("route", "list", "--json", "--socket", f"unix://{member['socket']}"),
-                      f"{member['name']} has a route to {name}")
+                until(
+                    lambda: (
+                        f'"{name}"'
+                        in nw("route", "list", "--json", "--socket", f"unix://{member['socket']}")
+                    ),
+                    f"{member['name']} has a route to {name}",
+                )
 
     def fetch(self, name, *args, consumer=0, retries=15):
         """Starts a download and returns its process."""
         node = self.consumers[consumer]
         target = self.files / f"target{len(self.running)}"
-        process = self.start(node, NW, "cat", "--json", "--quiet", "--retries", retries, *args, name, "-o", target, transport=node["uri"],
-                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        process = self.start(
+            node,
+            NW,
+            "cat",
+            "--json",
+            "--quiet",
+            "--retries",
+            retries,
+            *args,
+            name,
+            "-o",
+            target,
+            transport=node["uri"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
         process.target = target
         return process
 
@@ -185,17 +241,26 @@ class Cluster:
 
     def balancer(self, *args):
         """Returns the JSON output of `nw balancer …` for the first balancer."""
-        completed = subprocess.run([NW, "balancer", *map(str, args), "--json", "--control", self.balancers[0]["control"]],
-                              capture_output=True, text=True, timeout=TIMEOUT_S)
+        completed = subprocess.run(
+            [NW, "balancer", *map(str, args), "--json", "--control", self.balancers[0]["control"]],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
         if completed.returncode != 0:
             raise Failed(completed.stderr)
         return json.loads(completed.stdout)
 
 
 def nw(*args):
-    completed = subprocess.run([NW, *map(str, args)], capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL)
+    completed = subprocess.run(
+        [NW, *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        stdin=subprocess.DEVNULL,
+    )
     # An empty list ends with a status other than 0 and no error text.
     if completed.returncode != 0 and completed.stderr:
         raise Failed(f"nw {args}: {completed.stderr}")
     return completed.stdout
-

@@ -15,7 +15,9 @@ from ndn.transport.udp_face import UdpFace
 
 
 async def fetch(app, name):
-    received, content, _ = await app.express_interest(name, can_be_prefix=True, must_be_fresh=False, lifetime=4000)
+    received, content, _ = await app.express_interest(
+        name, can_be_prefix=True, must_be_fresh=False, lifetime=4000
+    )
     versioned = [part for part in received if Component.get_type(part) != Component.TYPE_SEGMENT]
     body, last, segment = b"", None, 0
     while last is None or segment <= last:
@@ -25,7 +27,11 @@ async def fetch(app, name):
             last = Component.to_number(meta.final_block_id)
         body += bytes(content)
         segment += 1
-    return {"segments": segment, "sha256": hashlib.sha256(body).hexdigest(), "versioned": Name.to_str(versioned)}
+    return {
+        "segments": segment,
+        "sha256": hashlib.sha256(body).hexdigest(),
+        "versioned": Name.to_str(versioned),
+    }
 
 
 def main():

@@ -16,24 +16,43 @@ ANSWER_S, TRIES = 1.0, 5
 
 def tlv(kind, value):
     head = struct.pack("!B", kind) if kind < 253 else struct.pack("!BH", 253, kind)
-    size = struct.pack("!B", len(value)) if len(value) < 253 else struct.pack("!BH", 253, len(value))
+    size = (
+        struct.pack("!B", len(value)) if len(value) < 253 else struct.pack("!BH", 253, len(value))
+    )
     return head + size + value
 
 
 def interest(name, nonce):
     components = b"".join(tlv(8, part.encode()) for part in name.strip("/").split("/"))
     # An element of an even type above 31 that is unknown to routers is ignored.
-    return tlv(5, tlv(7, components) + tlv(0x21, b"") + tlv(10, struct.pack("!I", nonce)) + tlv(0x3F0, bytes(4000)))
+    return tlv(
+        5,
+        tlv(7, components)
+        + tlv(0x21, b"")
+        + tlv(10, struct.pack("!I", nonce))
+        + tlv(0x3F0, bytes(4000)),
+    )
 
 
 def fragments(own, to, payload, number):
     """Returns IP packets. The system writes their checksum; that of UDP may be omitted."""
     datagram = struct.pack("!4H", own[1], to[1], len(payload) + 8, 0) + payload
-    parts = [datagram[at:at + PART] for at in range(0, len(datagram), PART)]
+    parts = [datagram[at : at + PART] for at in range(0, len(datagram), PART)]
     for at, part in enumerate(parts):
         extra = 0x2000 if at + 1 < len(parts) else 0
-        head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, len(part) + 20, number, extra | at * PART // 8, 64, 17, 0,
-                           socket.inet_aton(own[0]), socket.inet_aton(to[0]))
+        head = struct.pack(
+            "!BBHHHBBH4s4s",
+            0x45,
+            0,
+            len(part) + 20,
+            number,
+            extra | at * PART // 8,
+            64,
+            17,
+            0,
+            socket.inet_aton(own[0]),
+            socket.inet_aton(to[0]),
+        )
         yield head + part
 
 
@@ -62,7 +81,9 @@ def main():
     udp.settimeout(ANSWER_S)
     tries = {}
     for number, order in enumerate(sys.argv[3:]):
-        tries[order] = answered(raw, udp, to, f"{name}/{number}", [int(at) for at in order.split(",")], number)
+        tries[order] = answered(
+            raw, udp, to, f"{name}/{number}", [int(at) for at in order.split(",")], number
+        )
     print(json.dumps({"tries": tries}))
 
 

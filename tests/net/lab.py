@@ -35,7 +35,9 @@ def missing():
 
 def run(*args):
     args = [str(w) for w in args]
-    return subprocess.run(args, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+    return subprocess.run(
+        args, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    ).stdout
 
 
 class Wire:
@@ -65,7 +67,21 @@ class Wire:
     def build(self):
         for end in self.ends:
             run("ip", "netns", "add", end)
-        run("ip", "-n", self.ends[0], "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", self.ends[1])
+        run(
+            "ip",
+            "-n",
+            self.ends[0],
+            "link",
+            "add",
+            "wire",
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "wire",
+            "netns",
+            self.ends[1],
+        )
         for end, address in zip(self.ends, self.addresses):
             run("ip", "-n", end, "address", "add", f"{address}/24", "dev", "wire")
             run("ip", "-n", end, "link", "set", "wire", "up")
@@ -74,17 +90,44 @@ class Wire:
             # Without offloads each datagram is one frame; otherwise the loss would hit runs of
             # datagrams.
             run("ip", "-n", end, "link", "set", "wire", "gso_max_segs", "1")
-            run(*in_namespace, "tc", "qdisc", "add", "dev", "wire", "root", "tbf", "rate", f"{self.rate_mbit}mbit", "burst", "16kb", "latency", "200ms")
+            run(
+                *in_namespace,
+                "tc",
+                "qdisc",
+                "add",
+                "dev",
+                "wire",
+                "root",
+                "tbf",
+                "rate",
+                f"{self.rate_mbit}mbit",
+                "burst",
+                "16kb",
+                "latency",
+                "200ms",
+            )
             if self.loss_percent:
-                run(*in_namespace, "nft", "add table inet lab; add chain inet lab in { type filter hook input priority 0; };"
-                    f" add rule inet lab in meta l4proto udp numgen random mod 100 < {self.loss_percent} counter drop")
+                run(
+                    *in_namespace,
+                    "nft",
+                    "add table inet lab; add chain inet lab in { type filter hook input priority 0; };"
+                    f" add rule inet lab in meta l4proto udp numgen random mod 100 < {self.loss_percent} counter drop",
+                )
 
     def lost(self, end):
         """Returns the packets dropped on the way to an end."""
         if not self.loss_percent:
             return 0
-        ruleset = json.loads(run("ip", "netns", "exec", self.ends[end], "nft", "-j", "list", "ruleset"))
-        counters = [e["counter"]["packets"] for r in ruleset["nftables"] if "rule" in r for e in r["rule"]["expr"] if "counter" in e]
+        ruleset = json.loads(
+            run("ip", "netns", "exec", self.ends[end], "nft", "-j", "list", "ruleset")
+        )
+        counters = [
+            e["counter"]["packets"]
+            for r in ruleset["nftables"]
+            if "rule" in r
+            for e in r["rule"]["expr"]
+            if "counter" in e
+        ]
         return sum(counters)
 
 
@@ -127,8 +170,10 @@ class Net:
 
     def start_router(self, end):
         on = "true" if self.reliable else "false"
-        config = (f'[faces.unix]\npath = "{self.sockets[end]}"\n[faces.tcp]\nlisten = []\n'
-                  f'[faces.udp]\nlisten = ["{self.wire.addresses[end]}:6363"]\nmtu = {MTU}\nreliability = {on}\n')
+        config = (
+            f'[faces.unix]\npath = "{self.sockets[end]}"\n[faces.tcp]\nlisten = []\n'
+            f'[faces.udp]\nlisten = ["{self.wire.addresses[end]}:6363"]\nmtu = {MTU}\nreliability = {on}\n'
+        )
         if end == 0:
             peer = f"udp4://{self.wire.addresses[1]}:6363"
             config += f'[[face]]\nuri = "{peer}"\npersistency = "permanent"\n[[route]]\nprefix = "/lab"\nface = "{peer}"\n'
@@ -146,14 +191,18 @@ class Net:
     def put(self, name, content):
         path = self.folder / "source"
         path.write_bytes(content)
-        producer = self.start(1, "put", "--json", name, path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        producer = self.start(
+            1, "put", "--json", name, path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
         ready = json.loads(producer.stdout.readline())
         assert ready["event"] == "ready", ready
 
     def cat(self, name):
         """Fetches an object. Returns its content and the report."""
         path = self.folder / "target"
-        consumer = self.start(0, "cat", "--json", name, "-o", path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        consumer = self.start(
+            0, "cat", "--json", name, "-o", path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
         _, output = consumer.communicate(timeout=TIMEOUT_S)
         if consumer.returncode != 0:
             raise RuntimeError(f"nw cat: {output[-800:]!r}")

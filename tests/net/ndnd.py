@@ -18,4 +18,6 @@ def find():
     if completed.returncode == 0:
         return completed.stdout.strip(), None
     lines = completed.stderr.strip().splitlines()
-    return None, "NDNd can't be built: " + (lines[-1] if lines else f"status {completed.returncode}")
+    return None, "NDNd can't be built: " + (
+        lines[-1] if lines else f"status {completed.returncode}"
+    )

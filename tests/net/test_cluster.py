@@ -107,7 +107,13 @@ class Downloads(ClusterTest):
         for segment in (1000, 8000):
             name = f"/net/foreign{segment}"
             content, _ = cluster.publish(name, 40_000, segment=segment)
-            out, _ = cluster.run(cluster.consumers[0], PYTHON_NDN, HERE / "foreign_client.py", cluster.description["cluster"]["address"], name)
+            out, _ = cluster.run(
+                cluster.consumers[0],
+                PYTHON_NDN,
+                HERE / "foreign_client.py",
+                cluster.description["cluster"]["address"],
+                name,
+            )
             self.assertEqual(json.loads(out)["sha256"], hashlib.sha256(content).hexdigest())
 
     def test_ip_fragments_in_any_order_are_answered(self):
@@ -117,11 +123,16 @@ class Downloads(ClusterTest):
         for number in range(len(orders)):
             cluster.publish(f"/net/cut/{number}", 100)
         to = cluster.description["cluster"]["address"]
-        out, _ = cluster.run(cluster.consumers[0], sys.executable, HERE / "fragments.py", to, "/net/cut", *orders)
+        out, _ = cluster.run(
+            cluster.consumers[0], sys.executable, HERE / "fragments.py", to, "/net/cut", *orders
+        )
         # A second try is needed only if the sender was preempted between two fragments for longer
         # than the balancer holds them.
         self.assertTrue(all(json.loads(out)["tries"].values()), out)
-        until(lambda: cluster.status()["verdicts"]["ip_fragment_held"] >= 6, "6 fragments came before their first")
+        until(
+            lambda: cluster.status()["verdicts"]["ip_fragment_held"] >= 6,
+            "6 fragments came before their first",
+        )
 
     def test_producer_registered_with_cluster_is_reached_by_all_members(self):
         """The producer registers over the cluster's address, as with one router: all members send
@@ -143,20 +154,38 @@ class MembershipChanges(ClusterTest):
         """Five downloads by clients that never retransmit: one lost packet would end one."""
         cluster = self.build("--members", 3, "--consumers", 5, *SLOW)
         published = [cluster.publish(f"/net/rescale/{at}", 25_000_000)[0] for at in range(5)]
-        downloads = [cluster.fetch(f"/net/rescale/{at}", "--window", 16, consumer=at, retries=0) for at in range(5)]
-        before = {name: cluster.balancer("where", name)["member"] for name in (f"/net/n/{n}" for n in range(200))}
+        downloads = [
+            cluster.fetch(f"/net/rescale/{at}", "--window", 16, consumer=at, retries=0)
+            for at in range(5)
+        ]
+        before = {
+            name: cluster.balancer("where", name)["member"]
+            for name in (f"/net/n/{n}" for n in range(200))
+        }
         number = cluster.execute("add")["number"]
-        moved = [name for name, member in before.items() if cluster.balancer("where", name)["member"] != member]
+        moved = [
+            name
+            for name, member in before.items()
+            if cluster.balancer("where", name)["member"] != member
+        ]
         self.assertLess(len(moved), 80, "about a quarter")
-        self.assertTrue(all(cluster.balancer("where", name)["member"] == f"m{number}" for name in moved))
+        self.assertTrue(
+            all(cluster.balancer("where", name)["member"] == f"m{number}" for name in moved)
+        )
         time.sleep(1)
         shown = next(member for member in cluster.status()["members"] if member["number"] == number)
         self.assertGreater(shown["counters"]["in_interests"], 100)
         cluster.execute("remove", number)
-        self.assertTrue(all(download.poll() is None for download in downloads), "the downloads must outlast the change")
+        self.assertTrue(
+            all(download.poll() is None for download in downloads),
+            "the downloads must outlast the change",
+        )
         for content, download in zip(published, downloads):
             received, report = cluster.fetched(download)
-            self.assertEqual((report["retransmissions"], hashlib.sha256(received).digest()), (0, hashlib.sha256(content).digest()))
+            self.assertEqual(
+                (report["retransmissions"], hashlib.sha256(received).digest()),
+                (0, hashlib.sha256(content).digest()),
+            )
 
     def test_failed_member_loses_its_slots_until_it_recovers(self):
         cluster = self.build("--members", 3)
@@ -225,8 +254,16 @@ class NdndMembers(ClusterTest):
     def check_runs_ndnd(self, cluster, *names):
         """Checks which members run NDNd, by a dataset that it refuses."""
         for member in cluster.members:
-            output = subprocess.run([NW, "face", "channels", "--json", "--socket", f"unix://{member['socket']}"], capture_output=True, text=True)
-            self.assertEqual("refused (501): Unknown verb" in output.stderr, member["name"] in names, (member["name"], output.stderr))
+            output = subprocess.run(
+                [NW, "face", "channels", "--json", "--socket", f"unix://{member['socket']}"],
+                capture_output=True,
+                text=True,
+            )
+            self.assertEqual(
+                "refused (501): Unknown verb" in output.stderr,
+                member["name"] in names,
+                (member["name"], output.stderr),
+            )
 
     def check_all_used(self, cluster, name, **options):
         by_member, report = self.exchange(cluster, name, size=300_000, segment=500, **options)
@@ -235,11 +272,15 @@ class NdndMembers(ClusterTest):
             self.assertGreater(interests, fair * 0.6, by_member)
 
     def strategies(self, cluster, at):
-        output = nw("strategy", "list", "--json", "--socket", f"unix://{cluster.members[at]['socket']}")
+        output = nw(
+            "strategy", "list", "--json", "--socket", f"unix://{cluster.members[at]['socket']}"
+        )
         return {entry["name"]: entry["strategy"] for entry in map(json.loads, output.splitlines())}
 
     def routes(self, cluster, at):
-        output = nw("route", "list", "--json", "--socket", f"unix://{cluster.members[at]['socket']}")
+        output = nw(
+            "route", "list", "--json", "--socket", f"unix://{cluster.members[at]['socket']}"
+        )
         return {entry["name"] for entry in map(json.loads, output.splitlines())}
 
     def test_ndnd_members_are_all_used(self):
@@ -269,14 +310,25 @@ class NdndMembers(ClusterTest):
         control = f"unix://{cluster.members[0]['socket']}"
         nw("strategy", "set", "--socket", control, "/net", "multicast")
         for at in (1, 2):
-            until(lambda: "/multicast/" in self.strategies(cluster, at).get("/net", ""), f"m{at + 1} has the strategy")
+            until(
+                lambda: "/multicast/" in self.strategies(cluster, at).get("/net", ""),
+                f"m{at + 1} has the strategy",
+            )
         nw("strategy", "unset", "--socket", control, "/net")
         face = f"udp4://{cluster.producers[0]['address']}:{cluster.producers[0]['port']}"
         nw("route", "remove", "--socket", control, "/net/file", face)
         for at in (1, 2):
-            until(lambda: "/net" not in self.strategies(cluster, at), f"m{at + 1} no longer has the strategy")
-            until(lambda: "/net/file" not in self.routes(cluster, at), f"m{at + 1} no longer has the route")
-        self.assertEqual([member.get("trouble") for member in cluster.status()["members"]], [None] * 3)
+            until(
+                lambda: "/net" not in self.strategies(cluster, at),
+                f"m{at + 1} no longer has the strategy",
+            )
+            until(
+                lambda: "/net/file" not in self.routes(cluster, at),
+                f"m{at + 1} no longer has the route",
+            )
+        self.assertEqual(
+            [member.get("trouble") for member in cluster.status()["members"]], [None] * 3
+        )
 
     def test_ndnd_members_are_added_removed_and_recover(self):
         cluster = self.build_with("--members", 2, "--router-for", "2,3")
@@ -327,9 +379,16 @@ class Links(ClusterTest):
     def test_members_over_ethernet_are_used(self):
         cluster = self.build("--members", 2, "--by", "ethernet")
         node = cluster.producers[0]
-        shown = subprocess.run(["ip", "-n", node["namespace"], "-j", "link", "show", "eth0"], capture_output=True, text=True, check=True)
+        shown = subprocess.run(
+            ["ip", "-n", node["namespace"], "-j", "link", "show", "eth0"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         mac = json.loads(shown.stdout)[0]["address"]
-        content, _ = cluster.publish("/net/ether", 100_000, face=f"ether://[{mac}]", local="dev://eth0")
+        content, _ = cluster.publish(
+            "/net/ether", 100_000, face=f"ether://[{mac}]", local="dev://eth0"
+        )
         before = cluster.interests()
         self.assertEqual(cluster.fetched(cluster.fetch("/net/ether"))[0], content)
         self.assertTrue(all(n > before[m] + 20 for m, n in cluster.interests().items()))
@@ -346,43 +405,84 @@ class Laboratory(ClusterTest):
     def test_clean_removes_leftovers_of_killed_lab(self):
         with Cluster("--members", 1) as cluster:
             name = cluster.name
-            cleaned = subprocess.run([NW, "lab", "clean", "--json"], capture_output=True, text=True, check=True)
+            cleaned = subprocess.run(
+                [NW, "lab", "clean", "--json"], capture_output=True, text=True, check=True
+            )
             self.assertIn(name, json.loads(cleaned.stdout)["in_use"])
             cluster.process.kill()
             cluster.process.wait()
             self.assertTrue(leftovers(name))
-            cleaned = subprocess.run([NW, "lab", "clean", "--json"], capture_output=True, text=True, check=True)
+            cleaned = subprocess.run(
+                [NW, "lab", "clean", "--json"], capture_output=True, text=True, check=True
+            )
             self.assertIn(name, json.loads(cleaned.stdout)["removed"])
         self.assertEqual(leftovers(name), [])
 
     def test_unknown_console_commands_are_refused(self):
         cluster = self.build("--members", 1)
-        for args in (["dance"], ["remove"], ["remove", "9"], ["share", "1"], ["kill", "x"], ["fail-balancer", "3"]):
+        for args in (
+            ["dance"],
+            ["remove"],
+            ["remove", "9"],
+            ["share", "1"],
+            ["kill", "x"],
+            ["fail-balancer", "3"],
+        ):
             with self.assertRaises(Failed):
                 cluster.execute(*args)
         self.assertEqual(cluster.states(), {"m1": "active"})
 
     def test_invalid_options_are_refused(self):
-        for args, reason in ((["--members", "0"], "at least one"), (["--members", "99"], "at most 63"), (["--depth", "/a"], "/video=2"),
-                              (["--cpu-share", "0"], "above 0"), (["--router-for", "64", "--router", "x"], "from 1 to 63"), (["--balancers", "0", "--members", "2"], "one router")):
-            completed = subprocess.run([NW, "lab", "cluster", *args], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+        for args, reason in (
+            (["--members", "0"], "at least one"),
+            (["--members", "99"], "at most 63"),
+            (["--depth", "/a"], "/video=2"),
+            (["--cpu-share", "0"], "above 0"),
+            (["--router-for", "64", "--router", "x"], "from 1 to 63"),
+            (["--balancers", "0", "--members", "2"], "one router"),
+        ):
+            completed = subprocess.run(
+                [NW, "lab", "cluster", *args],
+                capture_output=True,
+                text=True,
+                stdin=subprocess.DEVNULL,
+                timeout=60,
+            )
             self.assertNotEqual(completed.returncode, 0)
             self.assertIn(reason, completed.stderr)
 
     def test_two_balancers_without_keepalived_are_refused(self):
         """The missing program is reported once, with the remedy, before anything is built."""
         environment = {**os.environ, "PATH": "/nonexistent"}
-        completed = subprocess.run([NW, "lab", "cluster", "--balancers", "2"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60,
-                              env=environment)
-        self.assertEqual((completed.returncode, completed.stderr.strip()),
-                         (1, "nw: two balancers need keepalived: install it (apt-get install keepalived)"))
+        completed = subprocess.run(
+            [NW, "lab", "cluster", "--balancers", "2"],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=60,
+            env=environment,
+        )
+        self.assertEqual(
+            (completed.returncode, completed.stderr.strip()),
+            (1, "nw: two balancers need keepalived: install it (apt-get install keepalived)"),
+        )
 
 
 def leftovers(name):
     found = []
-    for folder in ("/run/netns", "/run/nwlab", "/var/lib/nwlab", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"):
+    for folder in (
+        "/run/netns",
+        "/run/nwlab",
+        "/var/lib/nwlab",
+        "/sys/fs/cgroup/cpu",
+        "/sys/fs/cgroup",
+    ):
         if Path(folder).is_dir():
-            found += [str(path) for path in Path(folder).iterdir() if path.name == name or path.name.startswith(f"{name}-")]
+            found += [
+                str(path)
+                for path in Path(folder).iterdir()
+                if path.name == name or path.name.startswith(f"{name}-")
+            ]
     return found
 
 

@@ -44,7 +44,9 @@ class Paper(unittest.TestCase):
         return abs(measured - expected) <= relation["within"] * abs(expected)
 
     def test_point_is_measured_against_one_member(self):
-        completed = subprocess.run(self.paper("--figures", "11"), capture_output=True, text=True, timeout=180)
+        completed = subprocess.run(
+            self.paper("--figures", "11"), capture_output=True, text=True, timeout=180
+        )
         self.assertIn("figures agree with the paper's", completed.stdout, completed.stderr)
         report = json.loads((self.place / "out/csr.json").read_text())
         self.assertGreater(report["multicast"]["capacity_mbit"], 0)
@@ -63,18 +65,35 @@ class Paper(unittest.TestCase):
         binary = self.place / "nw"
         shutil.copy(NW, binary)
         binary.chmod(0o755)
-        args = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", binary, *self.paper("--figures", "12")[1:]]
+        args = [
+            "setpriv",
+            "--reuid",
+            "65534",
+            "--regid",
+            "65534",
+            "--clear-groups",
+            binary,
+            *self.paper("--figures", "12")[1:],
+        ]
         completed = subprocess.run(args, capture_output=True, text=True, timeout=30)
         self.assertNotEqual(completed.returncode, 0)
         self.assertIn("need the rights of root: try sudo", completed.stderr)
 
     def test_figure_is_measured_and_drawn(self):
-        completed = subprocess.run(self.paper("--figures", "12,13", "--json"), capture_output=True, text=True, timeout=180)
+        completed = subprocess.run(
+            self.paper("--figures", "12,13", "--json"), capture_output=True, text=True, timeout=180
+        )
         report = json.loads(completed.stdout)
-        agrees = all(self.is_met(check) for finding in report["findings"] for check in finding["checks"])
+        agrees = all(
+            self.is_met(check) for finding in report["findings"] for check in finding["checks"]
+        )
         conditions = report["conditions"]
         self.assertGreater(conditions["started_unix_s"], 1_700_000_000)
-        sound = conditions["busy_before"] <= 0.15 and not conditions["points_saturated"] and not conditions["points_below_quota"]
+        sound = (
+            conditions["busy_before"] <= 0.15
+            and not conditions["points_saturated"]
+            and not conditions["points_below_quota"]
+        )
         self.assertEqual(completed.returncode, 0 if agrees and sound else 1, completed.stderr)
         self.assertEqual(json.loads((self.place / "out/csr.json").read_text()), report)
         self.assertEqual([finding["figure"] for finding in report["findings"]], [12, 13])
@@ -99,7 +118,9 @@ class Paper(unittest.TestCase):
         self.assertEqual(laboratories() - self.before, set())
 
     def test_unknown_figures_are_refused(self):
-        completed = subprocess.run(self.paper("--figures", "5"), capture_output=True, text=True, timeout=30)
+        completed = subprocess.run(
+            self.paper("--figures", "5"), capture_output=True, text=True, timeout=30
+        )
         self.assertNotEqual(completed.returncode, 0)
         self.assertIn("6..=14", completed.stderr)
 

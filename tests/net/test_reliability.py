@@ -26,8 +26,11 @@ class Reliability(unittest.TestCase):
             received, report = net.cat("/lab/file")
             lost = wire.lost(0)
         self.assertEqual(received, content)
-        print(f"loss {loss_percent} %, reliability {'on' if reliable else 'off'}: {report['mbit_per_s']:.2f} Mbit/s, {report['retransmissions']} Interests"
-              f" again, {report['marks']} marks, round trip {report['rtt_us']['p50'] / 1000:.1f} ms, {lost} packets lost", flush=True)
+        print(
+            f"loss {loss_percent} %, reliability {'on' if reliable else 'off'}: {report['mbit_per_s']:.2f} Mbit/s, {report['retransmissions']} Interests"
+            f" again, {report['marks']} marks, round trip {report['rtt_us']['p50'] / 1000:.1f} ms, {lost} packets lost",
+            flush=True,
+        )
         if loss_percent:
             self.assertGreater(lost, BYTES / lab.MTU / 100 / 4, "nothing was lost")
         return report["mbit_per_s"]
@@ -39,7 +42,10 @@ class Reliability(unittest.TestCase):
             lossy.append(self.transfer(LOSS_PERCENT, True))
         bare = self.transfer(LOSS_PERCENT, False)
         ratio = statistics.median(lossy) / statistics.median(clean)
-        print(f"with reliability {100 * ratio:.1f} %, without {100 * bare / statistics.median(clean):.1f} % of the loss-free goodput", flush=True)
+        print(
+            f"with reliability {100 * ratio:.1f} %, without {100 * bare / statistics.median(clean):.1f} % of the loss-free goodput",
+            flush=True,
+        )
         self.assertGreaterEqual(ratio, GOAL)
 
 

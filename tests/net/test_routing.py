@@ -41,7 +41,13 @@ class Routing(unittest.TestCase):
     def start(self, *args, log, **options):
         out = open(self.folder / log, "w")
         self.addCleanup(out.close)
-        process = subprocess.Popen([str(word) for word in args], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, **options)
+        process = subprocess.Popen(
+            [str(word) for word in args],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            **options,
+        )
 
         def end():
             if process.poll() is None:
@@ -70,7 +76,9 @@ class Routing(unittest.TestCase):
 
     def daemon(self, at, neighbours):
         path = self.folder / f"dv{at}.yml"
-        links = "".join(f"    - uri: udp4://127.0.0.1:{self.ports[neighbour]}\n" for neighbour in neighbours)
+        links = "".join(
+            f"    - uri: udp4://127.0.0.1:{self.ports[neighbour]}\n" for neighbour in neighbours
+        )
         path.write_text(
             f"dv:\n  network: /net\n  router: /net/r{at}\n  keychain: insecure\n"
             f"  advertise_interval: 1000\n  router_dead_interval: 4000\n  neighbors:\n{links}"
@@ -79,12 +87,23 @@ class Routing(unittest.TestCase):
         return self.start(NDND, "dv", "run", path, log=f"dv{at}.log", env=environment)
 
     def nw(self, at, *args):
-        completed = subprocess.run([NW, *map(str, args), "-s", self.uri(at)], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
-        self.assertTrue(completed.returncode == 0 or not completed.stderr, f"{args}: {completed.stderr}")
+        completed = subprocess.run(
+            [NW, *map(str, args), "-s", self.uri(at)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+        )
+        self.assertTrue(
+            completed.returncode == 0 or not completed.stderr, f"{args}: {completed.stderr}"
+        )
         return completed.stdout
 
     def routes(self, at):
-        return {entry["name"]: entry["routes"] for entry in map(json.loads, self.nw(at, "route", "list", "--json").splitlines())}
+        return {
+            entry["name"]: entry["routes"]
+            for entry in map(json.loads, self.nw(at, "route", "list", "--json").splitlines())
+        }
 
     def knows(self, at, name):
         until(lambda: name in self.routes(at), f"router {at} has a route to {name}", CONVERGED_S)
@@ -100,7 +119,18 @@ class Routing(unittest.TestCase):
             self.knows(at, f"/net/32=DV/32=PFS/net/r{other}")
         content = os.urandom(2_000_000)
         (self.folder / "file").write_bytes(content)
-        producer = self.start(NW, "put", "--quiet", "--origin", "client", "/site/file", self.folder / "file", "-s", self.uri(2), log="put.log")
+        producer = self.start(
+            NW,
+            "put",
+            "--quiet",
+            "--origin",
+            "client",
+            "/site/file",
+            self.folder / "file",
+            "-s",
+            self.uri(2),
+            log="put.log",
+        )
         self.knows(2, "/site/file")
         self.knows(0, "/site/file")
         self.assertEqual(self.fetched(0, "/site/file"), hashlib.sha256(content).hexdigest())
@@ -112,7 +142,11 @@ class Routing(unittest.TestCase):
         # interval is over.
         daemons[2].kill()
         daemons[2].wait()
-        until(lambda: not any(name.endswith("PFS/net/r2") for name in self.routes(0)), "routes to r2 are gone", CONVERGED_S)
+        until(
+            lambda: not any(name.endswith("PFS/net/r2") for name in self.routes(0)),
+            "routes to r2 are gone",
+            CONVERGED_S,
+        )
         self.assertIn("/net/32=DV/32=PFS/net/r1", self.routes(0))
 
     def test_router_killed_leaves_path_between_others(self):
@@ -121,7 +155,18 @@ class Routing(unittest.TestCase):
             self.daemon(at, [neighbour for neighbour in range(3) if neighbour != at])
         self.knows(0, "/net/32=DV/32=PFS/net/r2")
         (self.folder / "file").write_bytes(os.urandom(200_000))
-        self.start(NW, "put", "--quiet", "--origin", "client", "/site/file", self.folder / "file", "-s", self.uri(2), log="put.log")
+        self.start(
+            NW,
+            "put",
+            "--quiet",
+            "--origin",
+            "client",
+            "/site/file",
+            self.folder / "file",
+            "-s",
+            self.uri(2),
+            log="put.log",
+        )
         self.knows(0, "/site/file")
         self.routers[1].kill()
         self.routers[1].wait()

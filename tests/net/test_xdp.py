@@ -34,15 +34,22 @@ class XdpSide(Side):
 
     def text(self, extra, xdp, mtu):
         interfaces = json.dumps([self.card] if xdp is True else xdp or [])
-        return (f'[faces.unix]\npath = "{self.socket}"\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = {json.dumps(self.listen)}\nmtu = {mtu}\n'
-                f'[faces.xdp]\ninterfaces = {interfaces}\n[forwarder]\nshards = {self.shards}\n{extra}')
+        return (
+            f'[faces.unix]\npath = "{self.socket}"\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = {json.dumps(self.listen)}\nmtu = {mtu}\n'
+            f"[faces.xdp]\ninterfaces = {interfaces}\n[forwarder]\nshards = {self.shards}\n{extra}"
+        )
 
     def start(self, extra="", xdp=True, mtu=MTU, around=()):
         file = self.folder / f"{self.letter}.toml"
         file.write_text(self.text(extra, xdp, mtu))
         self.log = open(self.folder / f"{self.letter}.log", "w+")
-        self.process = self.start_process(*around, NW, "run", "-c", file, stderr=self.log, stdin=subprocess.DEVNULL)
-        until(lambda: is_listening(self.socket) or self.process.poll() is not None, "the router answers")
+        self.process = self.start_process(
+            *around, NW, "run", "-c", file, stderr=self.log, stdin=subprocess.DEVNULL
+        )
+        until(
+            lambda: is_listening(self.socket) or self.process.poll() is not None,
+            "the router answers",
+        )
         if self.process.poll() is not None:
             raise AssertionError("the router did not start: " + self.log_text())
 
@@ -55,7 +62,9 @@ class XdpSide(Side):
 
     def xdp(self):
         """Returns the interfaces that use AF_XDP, by name."""
-        return {status["interface"]: status for status in json.loads(self.nw("status", "--json"))["xdp"]}
+        return {
+            status["interface"]: status for status in json.loads(self.nw("status", "--json"))["xdp"]
+        }
 
     def end(self):
         self.stop()
@@ -64,7 +73,13 @@ class XdpSide(Side):
         super().end()
 
     def run(self, *args, **options):
-        return subprocess.run(["ip", "netns", "exec", self.netns, *map(str, args)], capture_output=True, text=True, timeout=TIMEOUT_S, **options)
+        return subprocess.run(
+            ["ip", "netns", "exec", self.netns, *map(str, args)],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            **options,
+        )
 
 
 def is_listening(path):
@@ -91,11 +106,37 @@ class Pair(unittest.TestCase):
         if cards.NAMES:
             cards.plug((a, b), queues)
         else:
-            queue_args = () if queues == 1 else ("numrxqueues", str(queues), "numtxqueues", str(queues))
-            ip("-n", a.netns, "link", "add", a.card, *queue_args, "type", "veth", "peer", "name", b.card, *queue_args, "netns", b.netns)
+            queue_args = (
+                () if queues == 1 else ("numrxqueues", str(queues), "numtxqueues", str(queues))
+            )
+            ip(
+                "-n",
+                a.netns,
+                "link",
+                "add",
+                a.card,
+                *queue_args,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                b.card,
+                *queue_args,
+                "netns",
+                b.netns,
+            )
         for number, side in enumerate((a, b), 1):
             ip("-n", side.netns, "address", "add", f"192.0.2.{number}/24", "dev", side.card)
-            ip("-n", side.netns, "address", "add", f"2001:db8::{number}/64", "dev", side.card, "nodad")
+            ip(
+                "-n",
+                side.netns,
+                "address",
+                "add",
+                f"2001:db8::{number}/64",
+                "dev",
+                side.card,
+                "nodad",
+            )
             ip("-n", side.netns, "link", "set", side.card, "up")
 
     def unplug(self):
@@ -152,7 +193,9 @@ class Pair(unittest.TestCase):
         """Checks that hundreds of frames were received and sent by AF_XDP, and none was lost."""
         status = side.xdp()[side.card]
         memory = cards.MEMORY if mode == "native" else "copy"
-        self.assertEqual((status["mode"], status["memory"], status["queues"]), (mode, memory, queues), status)
+        self.assertEqual(
+            (status["mode"], status["memory"], status["queues"]), (mode, memory, queues), status
+        )
         self.assertGreater(status["received"], 30, status)
         if both:
             self.assertGreater(status["sent"], 30, status)
@@ -169,7 +212,9 @@ class Xdp(Pair):
         for side in (self.a, self.b):
             self.check_xdp_used(side)
         self.assertIn("AF_XDP", self.a.nw("status"))
-        self.assertIsNotNone(self.b.face("udp4://192.0.2.1:6363"), "the face that the peer's first packet made")
+        self.assertIsNotNone(
+            self.b.face("udp4://192.0.2.1:6363"), "the face that the peer's first packet made"
+        )
 
     def test_large_file_goes_by_xdp(self):
         for side in (self.a, self.b):
@@ -188,11 +233,29 @@ class Xdp(Pair):
     def test_udp6_link_local_goes_by_xdp(self):
         for side in (self.a, self.b):
             side.start()
-        addresses = json.loads(self.b.run("ip", "-j", "-6", "address", "show", "dev", self.b.card, "scope", "link").stdout)
-        local = next(a["local"] for link in addresses for a in link.get("addr_info", []) if "local" in a)
+        addresses = json.loads(
+            self.b.run(
+                "ip", "-j", "-6", "address", "show", "dev", self.b.card, "scope", "link"
+            ).stdout
+        )
+        local = next(
+            a["local"] for link in addresses for a in link.get("addr_info", []) if "local" in a
+        )
         index = json.loads(self.a.run("ip", "-j", "link", "show", self.a.card).stdout)[0]["ifindex"]
-        until(lambda: "tentative" not in self.a.run("ip", "-6", "address", "show", "dev", self.a.card).stdout, "the address is usable")
-        until(lambda: "tentative" not in self.b.run("ip", "-6", "address", "show", "dev", self.b.card).stdout, "the address is usable")
+        until(
+            lambda: (
+                "tentative"
+                not in self.a.run("ip", "-6", "address", "show", "dev", self.a.card).stdout
+            ),
+            "the address is usable",
+        )
+        until(
+            lambda: (
+                "tentative"
+                not in self.b.run("ip", "-6", "address", "show", "dev", self.b.card).stdout
+            ),
+            "the address is usable",
+        )
         self.exchange(self.face_to_b(f"udp6://[{local}%{index}]:6363"))
         self.check_xdp_used(self.a)
 
@@ -217,7 +280,9 @@ class Xdp(Pair):
         pieces = self.a.xdp()["va"]["received"]
         self.assertGreater(pieces, 200)
         # With an explicit MTU, IP fragments segments, and such frames go to the system.
-        back = [face["face_id"] for face in self.b.faces("udp4") if face["persistency"] == "on-demand"]
+        back = [
+            face["face_id"] for face in self.b.faces("udp4") if face["persistency"] == "on-demand"
+        ]
         self.b.nw("face", "update", back[0], "--mtu", 8800)
         self.a.nw("cs", "erase", "/")
         self.a.nw("cat", "/net/test/file", "--output", self.a.folder / "again", "--quiet")
@@ -251,7 +316,9 @@ class Xdp(Pair):
         self.a.start()
         self.b.start("[faces.ethernet]\nlisten = true\n")
         uri = f"ether://[{self.b.mac()}]"
-        face = json.loads(self.a.nw("face", "create", uri, "--local", "dev://va", "--json"))["face_id"]
+        face = json.loads(self.a.nw("face", "create", uri, "--local", "dev://va", "--json"))[
+            "face_id"
+        ]
         self.exchange(face)
         for side in (self.a, self.b):
             self.check_xdp_used(side)
@@ -272,7 +339,9 @@ class Xdp(Pair):
                 completed = self.a.run("ping", "-c", "3", "-i", "0.05", "-s", "1200", address)
                 self.assertEqual(completed.returncode, 0, completed.stdout)
             script = "import socket, sys; s = socket.create_server((sys.argv[1], 7000), family=socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET); print('up', flush=True); c, _ = s.accept()\nwhile (b := c.recv(65536)): c.sendall(b)"
-            server = self.b.start_process("python3", "-c", script, address, stdout=subprocess.PIPE, text=True)
+            server = self.b.start_process(
+                "python3", "-c", script, address, stdout=subprocess.PIPE, text=True
+            )
             self.addCleanup(finish, server)
             server.stdout.readline()
             script = "import socket, sys\ns = socket.create_connection((sys.argv[1], 7000)); s.settimeout(10); n = 0\nfor i in range(200):\n  s.sendall(bytes(5000)); m = 0\n  while m < 5000: m += len(s.recv(65536))\n  n += m\nprint(n)"
@@ -334,11 +403,17 @@ class Xdp(Pair):
         for side in (self.a, self.b):
             until(lambda: not side.xdp(), "it no longer uses AF_XDP")
             self.assertIn("uses ordinary sockets from now on", side.log_text())
-        self.assertEqual(self.a.face("udp4://192.0.2.2:6363")["face_id"], face, "the UDP face lives on")
+        self.assertEqual(
+            self.a.face("udp4://192.0.2.2:6363")["face_id"], face, "the UDP face lives on"
+        )
         self.plug()
         for side in (self.a, self.b):
             until(lambda: side.card in side.xdp(), "it uses AF_XDP again")
-        self.assertEqual([side.face(GROUP)["face_id"] for side in (self.a, self.b)], groups, "Ethernet faces keep their ids")
+        self.assertEqual(
+            [side.face(GROUP)["face_id"] for side in (self.a, self.b)],
+            groups,
+            "Ethernet faces keep their ids",
+        )
         self.exchange(face, "/net/again")
         self.exchange(groups[0], "/net/group")
         self.check_xdp_used(self.a)
@@ -365,7 +440,13 @@ class Xdp(Pair):
         for _ in range(3):
             self.a.process.kill()
             self.a.stop()
-            until(lambda: "xdp" not in json.loads(self.a.run("ip", "-j", "link", "show", self.a.card).stdout)[0], "no program is left on the interface")
+            until(
+                lambda: (
+                    "xdp"
+                    not in json.loads(self.a.run("ip", "-j", "link", "show", self.a.card).stdout)[0]
+                ),
+                "no program is left on the interface",
+            )
             self.a.start()
             until(self.a.xdp, "the queue is free")
             self.exchange(self.face_to_b(), f"/net/{self.a.process.pid}")
@@ -404,12 +485,17 @@ class Xdp(Pair):
         for side in (self.a, self.b):
             side.start()
             # A queue closed a moment ago may still be busy.
-            self.assertEqual(until(lambda: side.xdp().get(side.card), "it goes by AF_XDP")["queues"], 1)
+            self.assertEqual(
+                until(lambda: side.xdp().get(side.card), "it goes by AF_XDP")["queues"], 1
+            )
         face = self.face_to_b()
         self.exchange(face)
         self.add_a_queue()
         for side in (self.a, self.b):
-            until(lambda: side.xdp().get(side.card, {}).get("queues") == 2, "the new queue is read, too")
+            until(
+                lambda: side.xdp().get(side.card, {}).get("queues") == 2,
+                "the new queue is read, too",
+            )
         self.exchange(face, "/net/again")
         self.check_xdp_used(self.a, queues=2)
 
@@ -426,9 +512,17 @@ class Xdp(Pair):
         do so by default."""
         for side in () if cards.NAMES else (self.a, self.b):
             # GRO; veth uses it if the other end sends datagrams one by one.
-            ethtool(side, "ask(array.array('B', struct.pack('=2I', 0x1f, 0))), ask(array.array('B', struct.pack('=2I', 0x2c, 1)))\n")
+            ethtool(
+                side,
+                "ask(array.array('B', struct.pack('=2I', 0x1f, 0))), ask(array.array('B', struct.pack('=2I', 0x2c, 1)))\n",
+            )
             # GRO waits a millisecond for more datagrams to merge.
-            side.run("sh", "-c", f"echo 1000000 >/sys/class/net/{side.card}/gro_flush_timeout", check=True)
+            side.run(
+                "sh",
+                "-c",
+                f"echo 1000000 >/sys/class/net/{side.card}/gro_flush_timeout",
+                check=True,
+            )
         self.attach_bridges()
         for side in (self.a, self.b):
             side.start()
@@ -436,7 +530,9 @@ class Xdp(Pair):
         for side in (self.a, self.b):
             self.check_xdp_used(side, mode="generic")
             drops = json.loads(side.nw("status", "--json"))["drops"]
-            self.assertFalse([drop for drop in drops if drop["reason"].startswith("malformed")], drops)
+            self.assertFalse(
+                [drop for drop in drops if drop["reason"].startswith("malformed")], drops
+            )
 
     def test_frames_too_long_are_reported(self):
         for side in (self.a, self.b):
@@ -452,11 +548,16 @@ class Xdp(Pair):
     def test_interface_with_foreign_program_uses_sockets(self):
         self.a.start()
         file = Path(self.folder) / "c.toml"
-        file.write_text(self.a.text("", True, MTU).replace("a.sock", "c.sock").replace(":6363", ":6464"))
+        file.write_text(
+            self.a.text("", True, MTU).replace("a.sock", "c.sock").replace(":6363", ":6464")
+        )
         log = open(Path(self.folder) / "c.log", "w+")
         second = self.a.start_process(NW, "run", "-c", file, stderr=log)
         self.addCleanup(finish, second)
-        until(lambda: "another XDP program already" in Path(log.name).read_text(), "the reason is logged")
+        until(
+            lambda: "another XDP program already" in Path(log.name).read_text(),
+            "the reason is logged",
+        )
         self.assertIsNone(second.poll(), "and runs nevertheless")
         log.close()
 
@@ -475,16 +576,42 @@ class Xdp(Pair):
         # A stale entry is resolved again and used meanwhile.
         neighbour = json.loads(self.a.run("ip", "-j", "neighbour", "show", "192.0.2.2").stdout)[0]
         self.assertEqual(neighbour["lladdr"], "02:00:00:00:00:99")
-        ip("-n", self.a.netns, "neighbour", "replace", "192.0.2.2", "lladdr", "02:00:00:00:00:99", "dev", "va", "nud", "stale")
+        ip(
+            "-n",
+            self.a.netns,
+            "neighbour",
+            "replace",
+            "192.0.2.2",
+            "lladdr",
+            "02:00:00:00:00:99",
+            "dev",
+            "va",
+            "nud",
+            "stale",
+        )
         self.exchange(face, "/net/stale")
-        state = json.loads(self.a.run("ip", "-j", "neighbour", "show", "192.0.2.2").stdout)[0]["state"]
-        self.assertTrue({"DELAY", "PROBE", "REACHABLE"} & set(state), f"the kernel was made to ask: {state}")
+        state = json.loads(self.a.run("ip", "-j", "neighbour", "show", "192.0.2.2").stdout)[0][
+            "state"
+        ]
+        self.assertTrue(
+            {"DELAY", "PROBE", "REACHABLE"} & set(state), f"the kernel was made to ask: {state}"
+        )
 
     def test_peer_behind_gateway_is_reached(self):
         """Peers beyond the link are reached through the gateway's address."""
         for side, other in ((self.a, 2), (self.b, 1)):
             ip("-n", side.netns, "address", "add", f"198.51.{3 - other}.1/32", "dev", "lo")
-            ip("-n", side.netns, "route", "add", f"198.51.{other}.1/32", "via", f"192.0.2.{other}", "src", f"198.51.{3 - other}.1")
+            ip(
+                "-n",
+                side.netns,
+                "route",
+                "add",
+                f"198.51.{other}.1/32",
+                "via",
+                f"192.0.2.{other}",
+                "src",
+                f"198.51.{3 - other}.1",
+            )
             side.start()
         self.exchange(self.face_to_b("udp4://198.51.2.1:6363"))
         for side in (self.a, self.b):
@@ -518,15 +645,29 @@ class Xdp(Pair):
     def test_without_lockable_memory_sockets_are_used(self):
         if not shutil.which("prlimit"):
             self.skipTest("needs prlimit")
-        self.a.start(around=["prlimit", "--memlock=65536", "setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-all"])
+        self.a.start(
+            around=[
+                "prlimit",
+                "--memlock=65536",
+                "setpriv",
+                "--bounding-set=-ipc_lock",
+                "--inh-caps=-all",
+            ]
+        )
         self.assertEqual(self.a.xdp(), {})
         self.assertIn("LimitMEMLOCK=infinity", self.a.log_text())
 
     def test_invalid_options_are_refused(self):
-        for value, expected in (('["va", 5]', "an interface in quotes"), ('["a-name-that-is-too-long"]', "an interface in quotes"), ('"va"', "a list")):
+        for value, expected in (
+            ('["va", 5]', "an interface in quotes"),
+            ('["a-name-that-is-too-long"]', "an interface in quotes"),
+            ('"va"', "a list"),
+        ):
             file = Path(self.folder) / "c.toml"
             file.write_text(f"[faces.xdp]\ninterfaces = {value}\n")
-            completed = subprocess.run([NW, "run", "-c", file], capture_output=True, text=True, timeout=TIMEOUT_S)
+            completed = subprocess.run(
+                [NW, "run", "-c", file], capture_output=True, text=True, timeout=TIMEOUT_S
+            )
             self.assertNotEqual(completed.returncode, 0)
             self.assertIn(f"{file}:2", completed.stderr)
             self.assertIn(expected, completed.stderr)
@@ -557,16 +698,21 @@ def set_queues(side, receive, send):
 
 def card_counters(side):
     """Returns the card's counters, as `ethtool -S card` prints them."""
-    return json.loads(ethtool(side, (
-        "info = array.array('B', struct.pack('=2IQI', 0x37, 0, 1 << 1, 0))\n"
-        "ask(info)\n"
-        "count = struct.unpack_from('=I', info, 16)[0]\n"
-        "names = array.array('B', struct.pack('=3I', 0x1b, 1, count) + bytes(32 * count))\n"
-        "values = array.array('B', struct.pack('=2I', 0x1d, count) + bytes(8 * count))\n"
-        "ask(names), ask(values)\n"
-        "name = lambda at: bytes(names[12 + 32 * at:44 + 32 * at]).split(b'\\0')[0].decode()\n"
-        "print(json.dumps({name(at): struct.unpack_from('=Q', values, 8 + 8 * at)[0] for at in range(count)}))\n"
-    )))
+    return json.loads(
+        ethtool(
+            side,
+            (
+                "info = array.array('B', struct.pack('=2IQI', 0x37, 0, 1 << 1, 0))\n"
+                "ask(info)\n"
+                "count = struct.unpack_from('=I', info, 16)[0]\n"
+                "names = array.array('B', struct.pack('=3I', 0x1b, 1, count) + bytes(32 * count))\n"
+                "values = array.array('B', struct.pack('=2I', 0x1d, count) + bytes(8 * count))\n"
+                "ask(names), ask(values)\n"
+                "name = lambda at: bytes(names[12 + 32 * at:44 + 32 * at]).split(b'\\0')[0].decode()\n"
+                "print(json.dumps({name(at): struct.unpack_from('=Q', values, 8 + 8 * at)[0] for at in range(count)}))\n"
+            ),
+        )
+    )
 
 
 if __name__ == "__main__":

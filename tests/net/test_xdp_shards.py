@@ -40,7 +40,10 @@ class TwoShards(test_xdp.Pair):
         return json.loads(side.nw("status", "--json"))["shards"]
 
     def drops(self, side):
-        return {drop["reason"]: drop["count"] for drop in json.loads(side.nw("status", "--json"))["drops"]}
+        return {
+            drop["reason"]: drop["count"]
+            for drop in json.loads(side.nw("status", "--json"))["drops"]
+        }
 
     def request_all(self, face, prefix="/net/many", packets=PACKETS):
         """B answers, A requests this number of names over this face. Returns the result."""
@@ -48,14 +51,48 @@ class TwoShards(test_xdp.Pair):
         server = self.b.background("bench", "answer", "--prefix", prefix, "--payload", "300")
         self.addCleanup(finish, server)
         until(lambda: prefix in self.b.nw("route", "list"), "the producer is registered")
-        return json.loads(self.a.nw("bench", "generate", "--prefix", prefix, "--names", packets, "--pattern", "sequential", "--packets", packets,
-                                    "--seconds", "25", "--payload", "300", "--window", "128", "--json"))
+        return json.loads(
+            self.a.nw(
+                "bench",
+                "generate",
+                "--prefix",
+                prefix,
+                "--names",
+                packets,
+                "--pattern",
+                "sequential",
+                "--packets",
+                packets,
+                "--seconds",
+                "25",
+                "--payload",
+                "300",
+                "--window",
+                "128",
+                "--json",
+            )
+        )
 
     def load(self, prefix):
         """A requests new names continuously, until the test ends it."""
-        args = ("bench", "generate", "--prefix", prefix, "--hit-ratio", "0", "--names", "10", "--seconds", "60", "--payload", "300")
+        args = (
+            "bench",
+            "generate",
+            "--prefix",
+            prefix,
+            "--hit-ratio",
+            "0",
+            "--names",
+            "10",
+            "--seconds",
+            "60",
+            "--payload",
+            "300",
+        )
         env = {**os.environ, "NDN_CLIENT_TRANSPORT": f"unix://{self.a.socket}"}
-        load = subprocess.Popen([NW, *args], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        load = subprocess.Popen(
+            [NW, *args], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
         self.addCleanup(finish, load)
         seen = self.a.xdp()[self.a.card]["received"]
         until(lambda: self.a.xdp()[self.a.card]["received"] > seen + 100, "packets are under way")
@@ -67,10 +104,16 @@ class TwoShards(test_xdp.Pair):
     def check_received(self, side, frames, queues=1, mode="native"):
         """Checks that each shard received its part of the frames by its own sockets."""
         status = side.xdp()[side.card]
-        self.assertEqual((status["mode"], status["queues"], status["lost"]), (mode, queues, 0), status)
+        self.assertEqual(
+            (status["mode"], status["queues"], status["lost"]), (mode, queues, 0), status
+        )
         shards = self.shards(side)
         self.assertEqual(len(shards), self.SHARDS)
-        self.assertEqual(sum(shard["xdp_frames"] for shard in shards), status["received"], "the shards' counts add up to the total")
+        self.assertEqual(
+            sum(shard["xdp_frames"] for shard in shards),
+            status["received"],
+            "the shards' counts add up to the total",
+        )
         for shard in shards:
             self.assertGreater(shard["xdp_frames"], frames / self.SHARDS / 2, shards)
         return shards
@@ -92,18 +135,28 @@ class Shards(TwoShards):
         for side in (self.a, self.b):
             # The first Ethernet face of an interface reopens it, once all shards have closed it.
             until(lambda: side.card in side.xdp(), "it uses AF_XDP")
-        before = {side: (self.shards(side), side.xdp()[side.card]["sent"]) for side in (self.a, self.b)}
+        before = {
+            side: (self.shards(side), side.xdp()[side.card]["sent"]) for side in (self.a, self.b)
+        }
         self.check_all_answered(self.request_all(face))
         for side in (self.a, self.b):
             after, (shards, sent) = self.check_received(side, PACKETS, queues, mode), before[side]
-            self.assertGreaterEqual(side.xdp()[side.card]["sent"], sent + PACKETS, "packets are sent by AF_XDP, too")
+            self.assertGreaterEqual(
+                side.xdp()[side.card]["sent"], sent + PACKETS, "packets are sent by AF_XDP, too"
+            )
             self.assertNotIn("shard_full", self.drops(side))
             # Interests to B reach their shard by name, Data to A by token. Packets of applications
             # come in by the first shard.
-            changes = [{key: now[key] - earlier[key] for key in now} for earlier, now in zip(shards, after)]
+            changes = [
+                {key: now[key] - earlier[key] for key in now} for earlier, now in zip(shards, after)
+            ]
             self.assertEqual(changes[1]["handed_over"], 0, "no packet reached the wrong shard")
             handed_over_elsewhere = changes[0]["handed_over"] - changes[1]["xdp_frames"]
-            self.assertLess(abs(handed_over_elsewhere), PACKETS / 100, "the first shard handed over packets of applications only")
+            self.assertLess(
+                abs(handed_over_elsewhere),
+                PACKETS / 100,
+                "the first shard handed over packets of applications only",
+            )
 
     def test_one_queue_serves_each_shard(self):
         self.check_each_shard()
@@ -194,7 +247,9 @@ class Shards(TwoShards):
         self.a.start()
         self.b.start("[faces.ethernet]\nlisten = true\n")
         uri = f"ether://[{self.b.mac()}]"
-        self.check_traffic(json.loads(self.a.nw("face", "create", uri, "--local", "dev://va", "--json"))["face_id"])
+        self.check_traffic(
+            json.loads(self.a.nw("face", "create", uri, "--local", "dev://va", "--json"))["face_id"]
+        )
         self.assertEqual(self.b.face("ether://")["uri"], f"ether://[{self.a.mac()}]")
 
     def test_ethernet_by_sockets_sends_by_each_shard(self):
@@ -210,7 +265,9 @@ class Shards(TwoShards):
             # The program accepts packets to the group's port because a socket listens there.
             side.listen = (*side.listen, f"192.0.2.{'.ab'.index(side.letter)}:56363")
             side.start("[faces.multicast]\nenabled = true\n")
-        self.check_all_answered(self.request_all(self.a.face(UDP4)["face_id"], "/net/group", 4000), 4000)
+        self.check_all_answered(
+            self.request_all(self.a.face(UDP4)["face_id"], "/net/group", 4000), 4000
+        )
         for side in (self.a, self.b):
             self.check_received(side, 4000)
         args = ("face", "create", "udp4://192.0.2.2:6363", "--reliability", "true", "--json")
@@ -227,7 +284,9 @@ class Shards(TwoShards):
         face = self.face_to_b()
         self.check_all_answered(self.request_all(face, "/net/first"))
         load = self.load("/net/first")
-        lines = self.a.nw("tap", "--count", "2000", "--kind", "interest", "--direction", "out", "--json").splitlines()
+        lines = self.a.nw(
+            "tap", "--count", "2000", "--kind", "interest", "--direction", "out", "--json"
+        ).splitlines()
         finish(load)
         self.assertEqual(len(lines), 2000)
         self.check_traffic(face)
@@ -262,7 +321,10 @@ class Shards(TwoShards):
             self.a.write()
             # The sockets of all shards must be closed first.
             until(self.a.xdp, "the reload is applied")
-            until(lambda: all(shard["xdp_frames"] > 100 for shard in self.shards(self.a)), "both shards receive packets")
+            until(
+                lambda: all(shard["xdp_frames"] > 100 for shard in self.shards(self.a)),
+                "both shards receive packets",
+            )
         finish(load)
         self.check_all_answered(self.request_all(face))
         for side in (self.a, self.b):
@@ -279,7 +341,10 @@ class Shards(TwoShards):
         self.check_all_answered(self.request_all(face, "/net/first"))
         self.add_a_queue()
         for side in (self.a, self.b):
-            until(lambda: side.xdp().get(side.card, {}).get("queues") == 2, "the new queue is read, too")
+            until(
+                lambda: side.xdp().get(side.card, {}).get("queues") == 2,
+                "the new queue is read, too",
+            )
         self.check_all_answered(self.request_all(face))
         for side in (self.a, self.b):
             # Counters of network cards restart at 0.

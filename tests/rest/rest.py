@@ -75,7 +75,9 @@ class Server:
     def __init__(self, folder, name, script, path):
         self.name, self.log = name, open(folder / f"{name}.log", "w+")
         args = [*NAMESPACE, "--mount", "sh", "-ec", f"ip link set lo up\n{script}"]
-        self.process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stderr=self.log, stdout=self.log, cwd=folder)
+        self.process = subprocess.Popen(
+            args, stdin=subprocess.DEVNULL, stderr=self.log, stdout=self.log, cwd=folder
+        )
         self.path = folder / path
         deadline = time.monotonic() + TIMEOUT_S
         while not self.is_listening():
@@ -109,45 +111,88 @@ def start(folder):
     yield "router", "openapi", f"exec {NW} run -c router.toml", "router.sock"
     # The consumers' address and the Interests' destination, which is unreachable.
     ends = f"--listen unix://{folder}/cs.sock --to next=unix://{folder}/none.sock --control {folder}/service.sock"
-    yield "service", "service openapi", f"exec {NW} service run content_store mib=1 {ends}", "service.sock"
+    yield (
+        "service",
+        "service openapi",
+        f"exec {NW} service run content_store mib=1 {ends}",
+        "service.sock",
+    )
     if os.geteuid() != 0:
-        print("rest: balancer: NOT RUN, kernel programs need root; its document is validated only", flush=True)
+        print(
+            "rest: balancer: NOT RUN, kernel programs need root; its document is validated only",
+            flush=True,
+        )
         yield "balancer", "balancer openapi", None, None
         return
     (folder / "b.toml").write_text(BALANCER.format(folder=folder))
     links = "mkdir bpf; mount -t bpf bpf bpf\n"
     for name, address in (("out", "192.0.2.1/24"), ("in1", "10.1.1.1/24")):
         links += f"ip link add {name} type veth peer name {name}p; ip address add {address} dev {name}; ip link set {name} up; ip link set {name}p up\n"
-    yield "balancer", "balancer openapi", f"{links}exec {NW} balancer run -c b.toml", "balancer.sock"
+    yield (
+        "balancer",
+        "balancer openapi",
+        f"{links}exec {NW} balancer run -c b.toml",
+        "balancer.sock",
+    )
 
 
 def check(folder, name, args, script, path):
-    document = json.loads(subprocess.run([NW, *args.split()], capture_output=True, check=True).stdout)
+    document = json.loads(
+        subprocess.run([NW, *args.split()], capture_output=True, check=True).stdout
+    )
     validate(document)
     print(f"rest: {name}: the document is valid, {len(document['paths'])} paths", flush=True)
     if script is None:
         return True
     server = Server(folder, name, script, path)
     try:
-        operations = {operation["operationId"] for item in document["paths"].values() for operation in item.values()}
-        excluded = [word for operation in sorted(operations & ENDS_OR_STREAMS) for word in ("--exclude-operation-id", operation)]
+        operations = {
+            operation["operationId"]
+            for item in document["paths"].values()
+            for operation in item.values()
+        }
+        excluded = [
+            word
+            for operation in sorted(operations & ENDS_OR_STREAMS)
+            for word in ("--exclude-operation-id", operation)
+        ]
         (folder / f"{name}.json").write_text(json.dumps(document))
         port = bridge(server.path)
         completed = subprocess.run(
-            [Path(sys.executable).with_name("schemathesis"), "--config-file", HERE / "schemathesis.toml", "run", folder / f"{name}.json"]
-            + ["--url", f"http://127.0.0.1:{port}", "--phases", "examples,coverage,fuzzing", "--request-timeout", "30"]
+            [
+                Path(sys.executable).with_name("schemathesis"),
+                "--config-file",
+                HERE / "schemathesis.toml",
+                "run",
+                folder / f"{name}.json",
+            ]
+            + [
+                "--url",
+                f"http://127.0.0.1:{port}",
+                "--phases",
+                "examples,coverage,fuzzing",
+                "--request-timeout",
+                "30",
+            ]
             # One worker: with more, Python 3.11 confuses the recursion depths of its parser
             # (cpython #106905).
             + ["--workers", "1", "--suppress-health-check", "too_slow,filter_too_much"]
             + ["--warnings", "off", "--continue-on-failure", *excluded],
-            cwd=folder, capture_output=True, text=True, timeout=180, env={**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis")},
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            env={**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis")},
         )
         if server.process.poll() is not None:
             print(f"rest: {name} ended:\n{server.log_text()}", flush=True)
             return False
         if completed.returncode != 0:
             print(completed.stdout + completed.stderr, flush=True)
-        print(f"rest: {name}: {'follows its document' if completed.returncode == 0 else 'FAILED'}", flush=True)
+        print(
+            f"rest: {name}: {'follows its document' if completed.returncode == 0 else 'FAILED'}",
+            flush=True,
+        )
         return completed.returncode == 0
     finally:
         server.end()
@@ -159,7 +204,11 @@ def main():
     expected = set(sys.argv[1:])
     with tempfile.TemporaryDirectory(prefix="nw-rest-") as folder:
         folder = Path(folder)
-        results = [check(folder, *server) for server in start(folder) if not expected or server[0] in expected]
+        results = [
+            check(folder, *server)
+            for server in start(folder)
+            if not expected or server[0] in expected
+        ]
     return 0 if all(results) else 1
 
 

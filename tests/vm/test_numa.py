@@ -21,7 +21,15 @@ ROUTES = 20_000
 
 
 def run(*args, **options):
-    return subprocess.run([NW, *map(str, args)], check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S, **options).stdout
+    return subprocess.run(
+        [NW, *map(str, args)],
+        check=True,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=TIMEOUT_S,
+        **options,
+    ).stdout
 
 
 class Numa(unittest.TestCase):
@@ -35,8 +43,10 @@ class Numa(unittest.TestCase):
         """Starts the router with AF_XDP on the card of the second node. `begin`: the processor on
         which the first thread starts."""
         file, self.log = self.folder / "nw.toml", self.folder / "log"
-        file.write_text(f'[faces.unix]\npath = "{self.socket}"\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = ["0.0.0.0:6363"]\n'
-                        f'[log]\nformat = "json"\n[forwarder]\n{forwarder}\n{extra}')
+        file.write_text(
+            f'[faces.unix]\npath = "{self.socket}"\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = ["0.0.0.0:6363"]\n'
+            f'[log]\nformat = "json"\n[forwarder]\n{forwarder}\n{extra}'
+        )
 
         def there():
             if begin is not None:
@@ -45,9 +55,14 @@ class Numa(unittest.TestCase):
 
         log = open(self.log, "w")
         self.addCleanup(log.close)
-        self.router = subprocess.Popen([NW, "run", "-c", file], stderr=log, stdin=subprocess.DEVNULL, preexec_fn=there)
+        self.router = subprocess.Popen(
+            [NW, "run", "-c", file], stderr=log, stdin=subprocess.DEVNULL, preexec_fn=there
+        )
         self.addCleanup(self.stop)
-        until(lambda: '"running"' in self.log.read_text() or self.router.poll() is not None, "the router runs")
+        until(
+            lambda: '"running"' in self.log.read_text() or self.router.poll() is not None,
+            "the router runs",
+        )
         self.assertIsNone(self.router.poll(), self.log.read_text())
 
     def stop(self):
@@ -64,7 +79,10 @@ class Numa(unittest.TestCase):
     def threads(self):
         """Returns the processors on which each thread may run, by thread name."""
         tasks = Path(f"/proc/{self.router.pid}/task").iterdir()
-        return {(task / "comm").read_text().strip(): os.sched_getaffinity(int(task.name)) for task in tasks}
+        return {
+            (task / "comm").read_text().strip(): os.sched_getaffinity(int(task.name))
+            for task in tasks
+        }
 
     def memory(self):
         """Returns MiB of anonymous memory by node."""
@@ -82,10 +100,18 @@ class Numa(unittest.TestCase):
     def all_shards_answer(self, prefix):
         """Checks that names of every shard are routed."""
         before = [shard["packets"] for shard in json.loads(self.nw("status", "--json"))["shards"]]
-        server = subprocess.Popen([NW, "ping-server", prefix], env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        server = subprocess.Popen(
+            [NW, "ping-server", prefix],
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         try:
             server.stdout.readline()
-            last = self.nw("ping", prefix, "--count", 40, "--interval", 5, "--json").splitlines()[-1]
+            last = self.nw("ping", prefix, "--count", 40, "--interval", 5, "--json").splitlines()[
+                -1
+            ]
             self.assertEqual(json.loads(last)["answered"], 40, last)
         finally:
             server.terminate()
@@ -124,13 +150,19 @@ class Numa(unittest.TestCase):
     def test_start_memory_of_first_thread_is_on_its_node(self):
         """Frames of AF_XDP and the configuration's routes are on the node of the card, or of the
         configured processor of the first thread, and not where the process started."""
-        routes = "".join(f'[[route]]\nprefix = "/first/{at}"\nface = "udp4://192.0.2.77:6363"\n' for at in range(3000))
+        routes = "".join(
+            f'[[route]]\nprefix = "/first/{at}"\nface = "udp4://192.0.2.77:6363"\n'
+            for at in range(3000)
+        )
         xdp = f'[faces.xdp]\ninterfaces = ["eth0"]\n[[face]]\nuri = "udp4://192.0.2.77:6363"\npersistency = "permanent"\n{routes}'
         for begin, forwarder, node in ((3, "cpus = [0, 1]", 0), (0, "", 1)):
             self.start(xdp, forwarder, begin)
             self.assertTrue(self.log_lines("zero-copy"), self.log.read_text())
             used_mib = self.memory()
-            self.show(f"begun on {begin}, to run on node {node}: MiB by node", [round(mib, 1) for mib in used_mib])
+            self.show(
+                f"begun on {begin}, to run on node {node}: MiB by node",
+                [round(mib, 1) for mib in used_mib],
+            )
             self.assertGreater(used_mib[node], 12, "frames alone are 12 MiB")
             self.assertLess(used_mib[1 - node], used_mib[node] / 5)
             for name, processors in self.threads().items():
@@ -170,7 +202,9 @@ class Numa(unittest.TestCase):
         growth = self.add_many_routes()
         self.show(f"{ROUTES} routes, MiB more by node", growth)
         self.assertGreater(growth[0], 0.3 * growth[1])
-        self.assertGreater(growth[1], growth[0], "three copies and the list of routes against two copies")
+        self.assertGreater(
+            growth[1], growth[0], "three copies and the list of routes against two copies"
+        )
         self.all_shards_answer("/numa/8")
 
     def test_unbound_threads_may_run_anywhere(self):
@@ -182,7 +216,10 @@ class Numa(unittest.TestCase):
     def test_chosen_processors_are_used(self):
         self.start(forwarder="shards = 3\ncpus = [0, 3, 2]")
         threads = self.threads()
-        self.assertEqual((threads["nw"], threads["shard 1"], threads["shard 2"], threads["routes 1"]), ({0}, {3}, {2}, {2, 3}))
+        self.assertEqual(
+            (threads["nw"], threads["shard 1"], threads["shard 2"], threads["routes 1"]),
+            ({0}, {3}, {2}, {2, 3}),
+        )
         self.all_shards_answer("/numa/chosen")
 
 

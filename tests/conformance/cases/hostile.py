@@ -13,8 +13,13 @@ SPEC = PKT + "robustness"
 
 
 def samples(n):
-    return [interest(n, cbp=True, mbf=True, hint=[n], hop=5), with_params(n, b"params"), data(n, b"content", fresh=5),
-            lp(interest(n), token(b"token"), tlv_nni(832, 1)), nack(interest(n), 150, token(b"t"))]
+    return [
+        interest(n, cbp=True, mbf=True, hint=[n], hop=5),
+        with_params(n, b"params"),
+        data(n, b"content", fresh=5),
+        lp(interest(n), token(b"token"), tlv_nni(832, 1)),
+        nack(interest(n), 150, token(b"t")),
+    ]
 
 
 def mutated(rng, packet):
@@ -27,7 +32,7 @@ def mutated(rng, packet):
         if what == 0:
             p[at] = rng.choice((0, 1, 0x7F, 0xFC, 0xFD, 0xFE, 0xFF, rng.randrange(256)))
         elif what == 1 and len(p) > 4:
-            del p[at:at + rng.randint(1, 4)]
+            del p[at : at + rng.randint(1, 4)]
         else:
             p[at:at] = bytes(rng.randrange(256) for _ in range(rng.randint(1, 4)))
     if rng.random() < 0.7 and len(p) > 2:
@@ -35,7 +40,13 @@ def mutated(rng, packet):
     return bytes(p)
 
 
-@case("hostile/mutated-packets", SPEC, "Three thousand damaged packets break nothing.", on=ALL, exclusive=True)
+@case(
+    "hostile/mutated-packets",
+    SPEC,
+    "Three thousand damaged packets break nothing.",
+    on=ALL,
+    exclusive=True,
+)
 async def mutations(t):
     rng = random.Random(0x6E77)
     producer, good, bad = await t.producer(), await t.face(), await t.face()
@@ -50,8 +61,13 @@ async def mutations(t):
     await t.still_works(good, producer)
 
 
-@case("hostile/damaged-answers", SPEC, "A producer that answers with damaged packets breaks nothing.", on=ALL,
-      exclusive=True)
+@case(
+    "hostile/damaged-answers",
+    SPEC,
+    "A producer that answers with damaged packets breaks nothing.",
+    on=ALL,
+    exclusive=True,
+)
 async def bad_producer(t):
     rng = random.Random(0x6E78)
     bad, consumer = await t.producer(t.name("/bad"), t.transport), await t.face(t.router.local)
@@ -66,7 +82,13 @@ async def bad_producer(t):
     await t.still_works(consumer, good)
 
 
-@case("hostile/random-bytes", SPEC, "Datagrams of random bytes are dropped.", on=(UDP,), exclusive=True)
+@case(
+    "hostile/random-bytes",
+    SPEC,
+    "Datagrams of random bytes are dropped.",
+    on=(UDP,),
+    exclusive=True,
+)
 async def noise(t):
     rng = random.Random(1)
     producer, good, bad = await t.producer(), await t.face(), await t.face()
@@ -78,7 +100,12 @@ async def noise(t):
     await t.still_works(bad, producer)
 
 
-@case("hostile/thousands-of-components", SPEC, "A name of four thousand components breaks nothing.", on=ALL)
+@case(
+    "hostile/thousands-of-components",
+    SPEC,
+    "A name of four thousand components breaks nothing.",
+    on=ALL,
+)
 async def components(t):
     producer, consumer = await t.producer(), await t.face()
     consumer.send(interest(t.prefix + [comp(b"")] * 4000), interest(deep(t.prefix, 2500)))
@@ -86,31 +113,46 @@ async def components(t):
     await t.still_works(consumer, producer)
 
 
-@case("hostile/many-empty-elements", SPEC, "An Interest of four thousand empty elements breaks nothing.", on=ALL)
+@case(
+    "hostile/many-empty-elements",
+    SPEC,
+    "An Interest of four thousand empty elements breaks nothing.",
+    on=ALL,
+)
 async def elements(t):
     producer, consumer = await t.producer(), await t.face()
     body = name_tlv(t.name("/e")) + tlv(NONCE, b"abcd")
-    consumer.send(tlv(INTEREST, body + tlv(0xF0) * 4000), lp(interest(t.name("/x")), *[tlv(952)] * 1500))
+    consumer.send(
+        tlv(INTEREST, body + tlv(0xF0) * 4000), lp(interest(t.name("/x")), *[tlv(952)] * 1500)
+    )
     await t.quiet(0.1)
     await t.still_works(consumer, producer)
 
 
-@case("hostile/reader-that-stops", SPEC, "A consumer that stops reading neither stops the others nor fills the "
-      "router's memory.", on=STREAM, exclusive=True, limit=40)
+@case(
+    "hostile/reader-that-stops",
+    SPEC,
+    "A consumer that stops reading neither stops the others nor fills the router's memory.",
+    on=STREAM,
+    exclusive=True,
+    limit=40,
+)
 async def stopped_reader(t):
     producer, sleeper, other = await t.producer(), await t.face(), await t.face()
     before = t.router.rss_kib()
     sleeper.pause()
     sent = 0
     for start in range(0, 6000, 50):
-        sleeper.send(*(interest(t.name(f"/s/{i}"), lifetime=4000) for i in range(start, start + 50)))
+        sleeper.send(
+            *(interest(t.name(f"/s/{i}"), lifetime=4000) for i in range(start, start + 50))
+        )
         try:
             for _ in range(50):
                 p = await producer.interest(prefix=t.name("/s"), within=1.0)
                 producer.send(data(p.name, bytes(8000)))
                 sent += 1
         except Exception:
-            break       # the router stopped reading from the sleeper: fine
+            break  # the router stopped reading from the sleeper: fine
         await producer.drain()
     await t.still_works(other, producer)
     expect(sent >= 10, "the test did not get going")
@@ -121,7 +163,12 @@ async def stopped_reader(t):
         expect(grown < 120_000, f"memory grew by {grown} KiB")
 
 
-@case("hostile/slow-writer", SPEC, "A peer that sends one byte and waits does not delay others.", on=STREAM)
+@case(
+    "hostile/slow-writer",
+    SPEC,
+    "A peer that sends one byte and waits does not delay others.",
+    on=STREAM,
+)
 async def slow_writer(t):
     producer, consumer = await t.producer(), await t.face()
     slow = [await t.face() for _ in range(20)]
@@ -133,14 +180,21 @@ async def slow_writer(t):
     await t.still_works(consumer, producer)
 
 
-@case("hostile/connects", SPEC, "Six hundred connections opened and closed at once leave no faces behind.", on=STREAM,
-      exclusive=True)
+@case(
+    "hostile/connects",
+    SPEC,
+    "Six hundred connections opened and closed at once leave no faces behind.",
+    on=STREAM,
+    exclusive=True,
+)
 async def connects(t):
     from kit import management as mgmt
+
     producer, consumer = await t.producer(), await t.face()
 
     async def count():
         return len(mgmt.face_statuses(await mgmt.dataset(await t.manager(), "faces/list")))
+
     await t.quiet(0.5)
     before = await count()
     for _ in range(12):
@@ -154,15 +208,29 @@ async def connects(t):
 
     async def gone():
         return await count() <= before + 5
+
     await t.until(gone, within=5, what=f"the return to about {before} faces")
 
 
-@case("hostile/pending-flood", SPEC, "Twenty thousand unanswered Interests do not keep others from being "
-      "served, and their memory is given back.", on=STREAM, exclusive=True, limit=40)
+@case(
+    "hostile/pending-flood",
+    SPEC,
+    "Twenty thousand unanswered Interests do not keep others from being "
+    "served, and their memory is given back.",
+    on=STREAM,
+    exclusive=True,
+    limit=40,
+)
 async def flood(t):
-    producer, victim, consumer = await t.producer(), await t.producer(t.name("/silent"), flags=2), await t.face()
+    producer, victim, consumer = (
+        await t.producer(),
+        await t.producer(t.name("/silent"), flags=2),
+        await t.face(),
+    )
     for start in range(0, 20000, 200):
-        consumer.send(*(interest(t.name(f"/silent/{i}"), lifetime=1000) for i in range(start, start + 200)))
+        consumer.send(
+            *(interest(t.name(f"/silent/{i}"), lifetime=1000) for i in range(start, start + 200))
+        )
         await consumer.drain()
         await asyncio.sleep(0.002)
         victim.inbox.clear()
@@ -170,7 +238,13 @@ async def flood(t):
     await t.still_works(other, producer)
 
 
-@case("hostile/udp-peers", SPEC, "Interests from three hundred UDP peers are all served.", on=(UDP,), exclusive=True)
+@case(
+    "hostile/udp-peers",
+    SPEC,
+    "Interests from three hundred UDP peers are all served.",
+    on=(UDP,),
+    exclusive=True,
+)
 async def peers(t):
     producer = await t.producer()
     faces = [await t.face() for _ in range(300)]
@@ -182,8 +256,14 @@ async def peers(t):
         await f.data(target)
 
 
-@case("hostile/burst-of-large-data", SPEC, "A burst of 100 Data of 8 KB from a UDP producer gets through: buffers are "
-      "sized for it.", on=(UDP,), exclusive=True, tags=("clients",))
+@case(
+    "hostile/burst-of-large-data",
+    SPEC,
+    "A burst of 100 Data of 8 KB from a UDP producer gets through: buffers are sized for it.",
+    on=(UDP,),
+    exclusive=True,
+    tags=("clients",),
+)
 async def large_burst(t):
     producer, consumer = await t.producer(transport=UDP), await t.face(t.router.local)
     names = [t.name(f"/{i}") for i in range(100)]
@@ -198,8 +278,16 @@ async def large_burst(t):
 
 # The id makes this the last case: if it fails, new UDP peers are refused until the idle faces
 # expire.
-@case("udp/ten-thousand-peers", SPEC, "After ten thousand UDP peers that sent one packet each and left, a new one is "
-      "served: idle faces give way to living peers.", on=(UDP,), exclusive=True, limit=40, tags=("heavy",))
+@case(
+    "udp/ten-thousand-peers",
+    SPEC,
+    "After ten thousand UDP peers that sent one packet each and left, a new one is "
+    "served: idle faces give way to living peers.",
+    on=(UDP,),
+    exclusive=True,
+    limit=40,
+    tags=("heavy",),
+)
 async def many_peers(t):
     address = t.router.udp
     v6 = ":" in address[0]

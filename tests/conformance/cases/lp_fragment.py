@@ -11,7 +11,7 @@ SPEC = LPV2 + "Indexed Fragmentation"
 
 def cut(packet: bytes, count: int) -> list[bytes]:
     size = -(-len(packet) // count)
-    return [packet[i * size:(i + 1) * size] for i in range(count)]
+    return [packet[i * size : (i + 1) * size] for i in range(count)]
 
 
 def piece(payload, seq, index, count, *headers, seq_bytes=8):
@@ -26,7 +26,10 @@ def piece(payload, seq, index, count, *headers, seq_bytes=8):
 
 def pieces(packet, count, first=1000, *headers):
     """`count` LpPackets; extra headers on the first."""
-    return [piece(p, first + i, i, count, *(headers if i == 0 else ())) for i, p in enumerate(cut(packet, count))]
+    return [
+        piece(p, first + i, i, count, *(headers if i == 0 else ()))
+        for i, p in enumerate(cut(packet, count))
+    ]
 
 
 def big(n):
@@ -58,18 +61,27 @@ async def duplicate(t):
     await arrives(t, [0, 0, 1, 1, 2])
 
 
-@case("lp/reassembly/sequence-wraps", SPEC, "Sequence counts modulo 2^64: a first fragment of 2^64-1 works.",
-      on=(UDP,), tags=("clients",))
+@case(
+    "lp/reassembly/sequence-wraps",
+    SPEC,
+    "Sequence counts modulo 2^64: a first fragment of 2^64-1 works.",
+    on=(UDP,),
+    tags=("clients",),
+)
 async def wraps(t):
     await arrives(t, [0, 1, 2], 3, (1 << 64) - 1)
 
 
-@case("lp/reassembly/sequence-zero-first", SPEC, "A first fragment with Sequence 0 works.", on=(UDP,))
+@case(
+    "lp/reassembly/sequence-zero-first", SPEC, "A first fragment with Sequence 0 works.", on=(UDP,)
+)
 async def zero(t):
     await arrives(t, [1, 0, 2], 3, 0)
 
 
-@case("lp/reassembly/forty", SPEC, "An Interest in forty small fragments is reassembled.", on=(UDP,))
+@case(
+    "lp/reassembly/forty", SPEC, "An Interest in forty small fragments is reassembled.", on=(UDP,)
+)
 async def forty(t):
     await arrives(t, list(range(40)), 40)
 
@@ -80,23 +92,38 @@ async def interleaved(t):
     a, b = big(t.name("/a")), big(t.name("/b"))
     for x, y in zip(pieces(a, 3, 100), pieces(b, 3, 200)):
         consumer.send(x, y)
-    got = {(await producer.interest(prefix=t.prefix)).net, (await producer.interest(prefix=t.prefix)).net}
+    got = {
+        (await producer.interest(prefix=t.prefix)).net,
+        (await producer.interest(prefix=t.prefix)).net,
+    }
     expect(got == {a, b}, "the two packets did not come out as they went in")
 
 
-@case("lp/reassembly/two-peers", SPEC, "The same Sequence from two peers belongs to two packets.", on=(UDP,))
+@case(
+    "lp/reassembly/two-peers",
+    SPEC,
+    "The same Sequence from two peers belongs to two packets.",
+    on=(UDP,),
+)
 async def two_peers(t):
     producer, first_sender, second_sender = await t.producer(), await t.face(), await t.face()
     a, b = big(t.name("/a")), big(t.name("/b"))
     for x, y in zip(pieces(a, 3, 100), pieces(b, 3, 100)):
         first_sender.send(x)
         second_sender.send(y)
-    got = {(await producer.interest(prefix=t.prefix)).net, (await producer.interest(prefix=t.prefix)).net}
+    got = {
+        (await producer.interest(prefix=t.prefix)).net,
+        (await producer.interest(prefix=t.prefix)).net,
+    }
     expect(got == {a, b}, "the two packets did not come out as they went in")
 
 
-@case("lp/reassembly/headers-of-first", SPEC, "Header fields of the first fragment belong to the whole packet.",
-      on=(UDP,))
+@case(
+    "lp/reassembly/headers-of-first",
+    SPEC,
+    "Header fields of the first fragment belong to the whole packet.",
+    on=(UDP,),
+)
 async def headers(t):
     producer, consumer = await t.producer(), await t.face()
     packet = big(t.name("/t"))
@@ -130,38 +157,85 @@ async def arrives_again(t, consumer, producer):
     """The same face still reassembles."""
     packet = big(t.name("/again"))
     consumer.send(*pieces(packet, 2, 5_000_000))
-    equal((await producer.interest(prefix=t.name("/again"))).net, packet, "reassembled bytes afterwards")
+    equal(
+        (await producer.interest(prefix=t.name("/again"))).net,
+        packet,
+        "reassembled bytes afterwards",
+    )
 
 
-broken("missing-fragment", "A packet with a fragment missing is not delivered.",
-       lambda p: [pieces(p, 3)[0], pieces(p, 3)[2]])
-broken("index-beyond-count", "FragIndex not below FragCount: drop.",
-       lambda p: [piece(x, 50 + i, i + 1, 2) for i, x in enumerate(cut(p, 2))])
-broken("count-changes", "A FragCount that differs from the first fragment's: drop.",
-       lambda p: [piece(cut(p, 2)[0], 50, 0, 2), piece(cut(p, 2)[1], 51, 1, 3)])
-broken("no-sequence", "Fragments without Sequence: drop.",
-       lambda p: [piece(x, None, i, 2) for i, x in enumerate(cut(p, 2))])
-broken("sequence-4-bytes", "Sequence has eight bytes; 4: drop.",
-       lambda p: [piece(x, 50 + i, i, 2, seq_bytes=4) for i, x in enumerate(cut(p, 2))])
-broken("count-2-to-60", "A FragCount of 2^60 is refused without reserving memory.",
-       lambda p: [piece(x, 50 + i, i, 1 << 60) for i, x in enumerate(cut(p, 2))])
-broken("index-2-to-60", "A FragIndex of 2^60: drop.",
-       lambda p: [piece(cut(p, 2)[0], 50, 1 << 60, (1 << 60) + 1)])
-broken("count-zero", "A FragCount of 0: drop.",
-       lambda p: [piece(x, 50 + i, i, 0) for i, x in enumerate(cut(p, 2))])
-broken("whole-too-large", "Fragments that add up to more than 8800 bytes: drop.",
-       lambda p: pieces(with_params([*_name_of(p)], bytes(9000)), 3))
-broken("index-3-bytes", "FragIndex of three bytes is not a NonNegativeInteger: drop.",
-       lambda p: [lp(cut(p, 2)[0], tlv(LP_SEQUENCE, bytes(8)), tlv(FRAG_INDEX, bytes(3)), tlv_nni(FRAG_COUNT, 2))])
+broken(
+    "missing-fragment",
+    "A packet with a fragment missing is not delivered.",
+    lambda p: [pieces(p, 3)[0], pieces(p, 3)[2]],
+)
+broken(
+    "index-beyond-count",
+    "FragIndex not below FragCount: drop.",
+    lambda p: [piece(x, 50 + i, i + 1, 2) for i, x in enumerate(cut(p, 2))],
+)
+broken(
+    "count-changes",
+    "A FragCount that differs from the first fragment's: drop.",
+    lambda p: [piece(cut(p, 2)[0], 50, 0, 2), piece(cut(p, 2)[1], 51, 1, 3)],
+)
+broken(
+    "no-sequence",
+    "Fragments without Sequence: drop.",
+    lambda p: [piece(x, None, i, 2) for i, x in enumerate(cut(p, 2))],
+)
+broken(
+    "sequence-4-bytes",
+    "Sequence has eight bytes; 4: drop.",
+    lambda p: [piece(x, 50 + i, i, 2, seq_bytes=4) for i, x in enumerate(cut(p, 2))],
+)
+broken(
+    "count-2-to-60",
+    "A FragCount of 2^60 is refused without reserving memory.",
+    lambda p: [piece(x, 50 + i, i, 1 << 60) for i, x in enumerate(cut(p, 2))],
+)
+broken(
+    "index-2-to-60",
+    "A FragIndex of 2^60: drop.",
+    lambda p: [piece(cut(p, 2)[0], 50, 1 << 60, (1 << 60) + 1)],
+)
+broken(
+    "count-zero",
+    "A FragCount of 0: drop.",
+    lambda p: [piece(x, 50 + i, i, 0) for i, x in enumerate(cut(p, 2))],
+)
+broken(
+    "whole-too-large",
+    "Fragments that add up to more than 8800 bytes: drop.",
+    lambda p: pieces(with_params([*_name_of(p)], bytes(9000)), 3),
+)
+broken(
+    "index-3-bytes",
+    "FragIndex of three bytes is not a NonNegativeInteger: drop.",
+    lambda p: [
+        lp(
+            cut(p, 2)[0],
+            tlv(LP_SEQUENCE, bytes(8)),
+            tlv(FRAG_INDEX, bytes(3)),
+            tlv_nni(FRAG_COUNT, 2),
+        )
+    ],
+)
 
 
 def _name_of(packet):
     from kit.tlv import read_all, read_name, read_tlv
+
     return read_name(read_all(read_tlv(packet)[1])[0][1])[:-1]
 
 
-@case("lp/reassembly/times-out", SPEC, "A fragment that comes more than a second after the first is too late.",
-      on=(UDP,), tags=("nfd",))
+@case(
+    "lp/reassembly/times-out",
+    SPEC,
+    "A fragment that comes more than a second after the first is too late.",
+    on=(UDP,),
+    tags=("nfd",),
+)
 async def too_late(t):
     producer, consumer = await t.producer(), await t.face()
     first, second = pieces(big(t.name("/t")), 2, 40)
@@ -172,8 +246,12 @@ async def too_late(t):
     await arrives_again(t, consumer, producer)
 
 
-@case("lp/reassembly/partials-are-bounded", SPEC,
-      "Two thousand packets that never become whole do not stop the one that does.", on=(UDP,))
+@case(
+    "lp/reassembly/partials-are-bounded",
+    SPEC,
+    "Two thousand packets that never become whole do not stop the one that does.",
+    on=(UDP,),
+)
 async def partials(t):
     producer, consumer = await t.producer(), await t.face()
     for i in range(2000):
@@ -184,8 +262,12 @@ async def partials(t):
     await arrives_again(t, consumer, producer)
 
 
-@case("lp/fragmentation/at-mtu", SPEC,
-      "Data beyond a face's MTU is sent in fragments within it, Sequences consecutive, token on the first.", on=(UDP,))
+@case(
+    "lp/fragmentation/at-mtu",
+    SPEC,
+    "Data beyond a face's MTU is sent in fragments within it, Sequences consecutive, token on the first.",
+    on=(UDP,),
+)
 async def fragments_out(t):
     producer, consumer = await t.producer(), await t.face()
     manager = await t.manager()
@@ -206,9 +288,14 @@ async def fragments_out(t):
     equal((await consumer.data(t.name("/small"))).pieces, 1, "pieces of a small packet")
 
 
-@case("lp/fragmentation/not-on-udp-by-default", SPEC,
-      "An 8000-byte Data goes out over UDP in one datagram by default: three client libraries cannot "
-      "reassemble.", on=(UDP,), tags=("clients",))
+@case(
+    "lp/fragmentation/not-on-udp-by-default",
+    SPEC,
+    "An 8000-byte Data goes out over UDP in one datagram by default: three client libraries cannot "
+    "reassemble.",
+    on=(UDP,),
+    tags=("clients",),
+)
 async def udp_whole(t):
     producer, consumer = await t.producer(), await t.face()
     target = t.name("/t")
@@ -216,8 +303,13 @@ async def udp_whole(t):
     equal(got.pieces, 1, "pieces")
 
 
-@case("lp/fragmentation/not-on-streams", SPEC, "Nothing is fragmented on a stream face.", on=("unix", "tcp"),
-      tags=("clients",))
+@case(
+    "lp/fragmentation/not-on-streams",
+    SPEC,
+    "Nothing is fragmented on a stream face.",
+    on=("unix", "tcp"),
+    tags=("clients",),
+)
 async def stream_whole(t):
     producer, consumer = await t.producer(), await t.face()
     target = t.name("/t")
@@ -225,7 +317,12 @@ async def stream_whole(t):
     equal(got.pieces, 1, "pieces")
 
 
-@case("lp/fragmentation/lp-nested-in-fragments", SPEC, "Fragments that add up to an LpPacket: drop.", on=(UDP,))
+@case(
+    "lp/fragmentation/lp-nested-in-fragments",
+    SPEC,
+    "Fragments that add up to an LpPacket: drop.",
+    on=(UDP,),
+)
 async def nested(t):
     await interest_dropped(t, lambda n: b"".join(pieces(lp(interest(n)), 1)))
     # CAPTURE keeps the first producer's route out.
@@ -238,4 +335,8 @@ async def nested(t):
 async def arrives_again_at(t, consumer, producer):
     packet = big(t.name("/n/again"))
     consumer.send(*pieces(packet, 2, 7_000_000))
-    equal((await producer.interest(prefix=t.name("/n/again"))).net, packet, "reassembled bytes afterwards")
+    equal(
+        (await producer.interest(prefix=t.name("/n/again"))).net,
+        packet,
+        "reassembled bytes afterwards",
+    )

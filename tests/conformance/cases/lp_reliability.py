@@ -15,8 +15,14 @@ RELIABLE = 2
 async def reliable_face(t):
     """Returns a UDP face with reliability enabled at the router's end."""
     face = await t.face()
-    a = await mgmt.command(await t.manager(), "faces", "update", face_id=await t.face_id(face), flags=RELIABLE,
-                           mask=RELIABLE)
+    a = await mgmt.command(
+        await t.manager(),
+        "faces",
+        "update",
+        face_id=await t.face_id(face),
+        flags=RELIABLE,
+        mask=RELIABLE,
+    )
     if a.code != 200 or not a.body.get("flags", 0) & RELIABLE:
         raise Skip(f"reliability is not offered ({a.code} {a.text}, flags {a.body.get('flags')})")
     return face
@@ -36,8 +42,12 @@ async def ack_for(face, wanted, within=1.0):
     return False
 
 
-@case("lp/reliability/off-by-default", SPEC, "A face on which reliability was not switched on sends no TxSequence and "
-      "no Ack.", on=(UDP,))
+@case(
+    "lp/reliability/off-by-default",
+    SPEC,
+    "A face on which reliability was not switched on sends no TxSequence and no Ack.",
+    on=(UDP,),
+)
 async def off(t):
     producer, consumer = await t.producer(), await t.face()
     target = t.name("/t")
@@ -59,8 +69,13 @@ async def acknowledges(t):
         expect(await ack_for(face, sequence(n)), f"no Ack for TxSequence {n}")
 
 
-@case("lp/reliability/retransmits", SPEC, "A packet that is not acknowledged is sent again, each time with a "
-      "TxSequence of its own, and given up after three times.", on=(UDP,))
+@case(
+    "lp/reliability/retransmits",
+    SPEC,
+    "A packet that is not acknowledged is sent again, each time with a "
+    "TxSequence of its own, and given up after three times.",
+    on=(UDP,),
+)
 async def retransmits(t):
     producer, face = await t.producer(), await reliable_face(t)
     target = t.name("/t")
@@ -80,7 +95,12 @@ async def retransmits(t):
     expect(not [p for p in face.inbox if p.name == target], "sent more than four times")
 
 
-@case("lp/reliability/acknowledged-once", SPEC, "A packet that is acknowledged is not sent again.", on=(UDP,))
+@case(
+    "lp/reliability/acknowledged-once",
+    SPEC,
+    "A packet that is acknowledged is not sent again.",
+    on=(UDP,),
+)
 async def acknowledged(t):
     producer, face = await t.producer(), await reliable_face(t)
     target = t.name("/t")
@@ -92,7 +112,13 @@ async def acknowledged(t):
     await face.none("data", target, quiet=1.5)
 
 
-@case("lp/reliability/copies", SPEC, "A link packet whose Sequence came before is a copy: acknowledged, and dropped.", on=(UDP,), tags=("nfd",))
+@case(
+    "lp/reliability/copies",
+    SPEC,
+    "A link packet whose Sequence came before is a copy: acknowledged, and dropped.",
+    on=(UDP,),
+    tags=("nfd",),
+)
 async def copies(t):
     producer, face = await t.producer(), await reliable_face(t)
     same = tlv(LP_SEQUENCE, sequence(77))
@@ -104,8 +130,12 @@ async def copies(t):
     await t.still_works(face, producer)
 
 
-@case("lp/reliability/idle-is-not-acknowledged", SPEC, "A packet without Fragment needs no Ack, or Acks would go on for "
-      "ever.", on=(UDP,))
+@case(
+    "lp/reliability/idle-is-not-acknowledged",
+    SPEC,
+    "A packet without Fragment needs no Ack, or Acks would go on for ever.",
+    on=(UDP,),
+)
 async def idle(t):
     producer, face = await t.producer(), await reliable_face(t)
     face.send(lp(None, tlv(TX_SEQUENCE, sequence(3))))
@@ -113,11 +143,17 @@ async def idle(t):
     await t.still_works(face, producer)
 
 
-@case("lp/reliability/fragments", SPEC, "Each fragment has a TxSequence of its own, and the one that is not acknowledged is sent again alone.",
-      on=(UDP,))
+@case(
+    "lp/reliability/fragments",
+    SPEC,
+    "Each fragment has a TxSequence of its own, and the one that is not acknowledged is sent again alone.",
+    on=(UDP,),
+)
 async def fragments(t):
     producer, face = await t.producer(), await reliable_face(t)
-    a = await mgmt.command(await t.manager(), "faces", "update", face_id=await t.face_id(face), mtu=1300)
+    a = await mgmt.command(
+        await t.manager(), "faces", "update", face_id=await t.face_id(face), mtu=1300
+    )
     if a.code != 200:
         raise Skip(f"the MTU can't be changed ({a.code} {a.text})")
     target = t.name("/t")
@@ -133,6 +169,7 @@ async def fragments(t):
 
     async def again():
         return next((p for parts in face._partial.values() for p in parts.values()), None)
+
     p = await t.until(again, what="the fragment once more")
     equal(p.lp[LP_SEQUENCE], missing.lp[LP_SEQUENCE], "Sequence")
     expect(p.lp[TX_SEQUENCE] not in numbers, "the TxSequence is another")

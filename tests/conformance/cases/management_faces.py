@@ -12,8 +12,12 @@ from kit.routes import fib, joined
 FACES = MGMT + "FaceMgmt: "
 
 
-@case("mgmt/faces/create-udp", FACES + "create", "A UDP face is created, sends what is routed to it, and shows its "
-      "properties in the answer.", on=(UDP,))
+@case(
+    "mgmt/faces/create-udp",
+    FACES + "create",
+    "A UDP face is created, sends what is routed to it, and shows its properties in the answer.",
+    on=(UDP,),
+)
 async def create_udp(t):
     peer = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     peer.setblocking(False)
@@ -42,7 +46,11 @@ async def create_udp(t):
         peer.close()
 
 
-@case("mgmt/faces/create-tcp", FACES + "create", "A TCP face connects to its peer and carries packets both ways.")
+@case(
+    "mgmt/faces/create-tcp",
+    FACES + "create",
+    "A TCP face connects to its peer and carries packets both ways.",
+)
 async def create_tcp(t):
     connected = asyncio.get_running_loop().create_future()
     server = await asyncio.start_server(lambda r, w: connected.set_result((r, w)), "127.0.0.1", 0)
@@ -64,27 +72,43 @@ async def create_tcp(t):
     server.close()
 
 
-@case("mgmt/faces/create-twice", FACES + "create", "A face that exists: 409 with its FaceId, Uri, LocalUri, "
-      "persistency and flags.", tags=("clients",))
+@case(
+    "mgmt/faces/create-twice",
+    FACES + "create",
+    "A face that exists: 409 with its FaceId, Uri, LocalUri, persistency and flags.",
+    tags=("clients",),
+)
 async def create_twice(t):
     manager = await t.manager()
     uri = "udp4://127.0.0.1:19001"
     a = await ok(manager, "faces", "create", uri=uri)
     b = await command(manager, "faces", "create", uri=uri)
     await ok(manager, "faces", "destroy", face_id=a.body["face_id"])
-    equal((b.code, b.body.get("face_id"), b.body.get("uri")), (409, a.body["face_id"], uri), "code, FaceId, Uri")
+    equal(
+        (b.code, b.body.get("face_id"), b.body.get("uri")),
+        (409, a.body["face_id"], uri),
+        "code, FaceId, Uri",
+    )
     for key in ("local_uri", "persistency", "flags"):
         expect(key in b.body, f"no {key} in the 409 answer")
 
 
-@case("mgmt/faces/create-with-mtu", FACES + "create", "Mtu and persistency given at creation are in effect.")
+@case(
+    "mgmt/faces/create-with-mtu",
+    FACES + "create",
+    "Mtu and persistency given at creation are in effect.",
+)
 async def create_mtu(t):
     manager = await t.manager()
     a = await ok(manager, "faces", "create", uri="udp4://127.0.0.1:19002", mtu=1300, persistency=2)
 
     async def listed():
-        return [f for f in mgmt.face_statuses(await dataset(manager, "faces/list"))
-                if f["face_id"] == a.body["face_id"]]
+        return [
+            f
+            for f in mgmt.face_statuses(await dataset(manager, "faces/list"))
+            if f["face_id"] == a.body["face_id"]
+        ]
+
     status = (await t.until(listed, what="the new face in faces/list"))[0]
     await ok(manager, "faces", "destroy", face_id=a.body["face_id"])
     equal((status.get("mtu"), status["persistency"]), (1300, 2), "Mtu and persistency")
@@ -101,20 +125,47 @@ def create_refused(id_, requirement, codes, **fields):
 
 
 create_refused("garbage-uri", "A Uri that is none: 400.", (400,), uri="hello")
-create_refused("unknown-scheme", "An unknown scheme: 406 (or 400).", (400, 406), uri="carrier-pigeon://loft")
-create_refused("host-name", "A Uri that is not canonical: 400.", (400,), uri="udp4://router.example:6363")
-create_refused("on-demand", "On-demand faces are not made by command: 406.", (406,), uri="udp4://127.0.0.1:19003",
-               persistency=1)
-create_refused("multicast-address", "A multicast address as unicast peer: 406.", (400, 406),
-               uri="udp4://224.0.23.171:6363")
-create_refused("flags-without-mask", "Flags without Mask: 400 (or 409).", (400, 409), uri="udp4://127.0.0.1:19004",
-               flags=4)
-create_refused("tcp-refused", "A TCP peer that does not listen: an error, no face.", (406, 408, 500, 504),
-               uri="tcp4://127.0.0.1:1")
+create_refused(
+    "unknown-scheme", "An unknown scheme: 406 (or 400).", (400, 406), uri="carrier-pigeon://loft"
+)
+create_refused(
+    "host-name", "A Uri that is not canonical: 400.", (400,), uri="udp4://router.example:6363"
+)
+create_refused(
+    "on-demand",
+    "On-demand faces are not made by command: 406.",
+    (406,),
+    uri="udp4://127.0.0.1:19003",
+    persistency=1,
+)
+create_refused(
+    "multicast-address",
+    "A multicast address as unicast peer: 406.",
+    (400, 406),
+    uri="udp4://224.0.23.171:6363",
+)
+create_refused(
+    "flags-without-mask",
+    "Flags without Mask: 400 (or 409).",
+    (400, 409),
+    uri="udp4://127.0.0.1:19004",
+    flags=4,
+)
+create_refused(
+    "tcp-refused",
+    "A TCP peer that does not listen: an error, no face.",
+    (406, 408, 500, 504),
+    uri="tcp4://127.0.0.1:1",
+)
 
 
-@case("mgmt/faces/destroy", FACES + "destroy", "A destroyed stream face is closed, its routes are gone; destroying "
-      "what does not exist is answered 200.", on=STREAM)
+@case(
+    "mgmt/faces/destroy",
+    FACES + "destroy",
+    "A destroyed stream face is closed, its routes are gone; destroying "
+    "what does not exist is answered 200.",
+    on=STREAM,
+)
 async def destroy(t):
     face = await t.producer(transport=t.transport)
     manager = await t.manager()
@@ -123,12 +174,18 @@ async def destroy(t):
 
     async def gone():
         return not await fib(t, t.prefix)
+
     await t.until(gone, what="the next hop's absence from fib/list")
     await ok(manager, "faces", "destroy", face_id=face.id)
     await ok(manager, "faces", "destroy", face_id=0xFFFFFF1)
 
 
-@case("mgmt/faces/update-self", FACES + "update", "Without FaceId, faces/update changes the face of the request.", on=STREAM)
+@case(
+    "mgmt/faces/update-self",
+    FACES + "update",
+    "Without FaceId, faces/update changes the face of the request.",
+    on=STREAM,
+)
 async def update_self(t):
     face = await t.face()
     mine = await t.face_id(face)

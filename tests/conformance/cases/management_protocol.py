@@ -8,8 +8,20 @@ from kit.case import MGMT, STREAM, UDP, case, equal, expect
 from kit.face import Fail
 from kit.management import LOCAL, PARAMETER_ORDER, command, in_order, ok, parameters
 from kit.packets import interest, rsa_like_info, signed_v2, signed_v3
-from kit.tlv import (FRESHNESS, META_INFO, SIG_INFO, SIG_NONCE, SIG_TIME, SIG_TYPE, comp, name, read_all, read_nni, tlv,
-                     tlv_nni)
+from kit.tlv import (
+    FRESHNESS,
+    META_INFO,
+    SIG_INFO,
+    SIG_NONCE,
+    SIG_TIME,
+    SIG_TYPE,
+    comp,
+    name,
+    read_all,
+    read_nni,
+    tlv,
+    tlv_nni,
+)
 
 COMMAND = MGMT + "ControlCommand"
 ANSWER = MGMT + "ControlCommand: ControlResponse"
@@ -29,78 +41,123 @@ async def routed(t, prefix, face):
         return False
 
 
-@case("mgmt/command/signed-v3", SIGNED, "A signed Interest of format 0.3 is carried out.", on=STREAM)
+@case(
+    "mgmt/command/signed-v3", SIGNED, "A signed Interest of format 0.3 is carried out.", on=STREAM
+)
 async def v3(t):
     face = await t.face()
     await ok(face, "rib", "register", name=t.prefix)
     expect(await routed(t, t.prefix, face), "answered 200 but not in effect")
 
 
-@case("mgmt/command/signed-v2", LEGACY, "A command Interest of format 0.2 is carried out.", on=STREAM,
-      tags=("clients",))
+@case(
+    "mgmt/command/signed-v2",
+    LEGACY,
+    "A command Interest of format 0.2 is carried out.",
+    on=STREAM,
+    tags=("clients",),
+)
 async def v2(t):
     face = await t.face()
     await ok(face, "rib", "register", name=t.prefix, form="v2")
     expect(await routed(t, t.prefix, face), "answered 200 but not in effect")
 
 
-@case("mgmt/command/v2-rsa-key", LEGACY, "A command of format 0.2 with a key locator and a 256-byte signature "
-      "component (ndn-js, jndn), CanBePrefix and MustBeFresh set, is carried out from a local face.", on=STREAM,
-      tags=("clients",))
+@case(
+    "mgmt/command/v2-rsa-key",
+    LEGACY,
+    "A command of format 0.2 with a key locator and a 256-byte signature "
+    "component (ndn-js, jndn), CanBePrefix and MustBeFresh set, is carried out from a local face.",
+    on=STREAM,
+    tags=("clients",),
+)
 async def v2_rsa(t):
     face = await t.face()
     base = LOCAL + name("/rib/register") + [comp(parameters(name=t.prefix))]
-    packet, full = signed_v2(base, sig_info=rsa_like_info(), sig_value=os.urandom(256), cbp=True, mbf=True)
+    packet, full = signed_v2(
+        base, sig_info=rsa_like_info(), sig_value=os.urandom(256), cbp=True, mbf=True
+    )
     face.send(packet)
     equal(mgmt.read_answer(await face.data(full)).code, 200, "StatusCode")
 
 
-@case("mgmt/command/v3-ecdsa-key", SIGNED, "A command signed by a key unknown to the router is carried out from a "
-      "local face.", on=STREAM, tags=("clients",))
+@case(
+    "mgmt/command/v3-ecdsa-key",
+    SIGNED,
+    "A command signed by a key unknown to the router is carried out from a local face.",
+    on=STREAM,
+    tags=("clients",),
+)
 async def v3_key(t):
     face = await t.face()
     now = time.time_ns() // 1_000_000
-    info = tlv(SIG_TYPE, b"\x03") + rsa_like_info()[3:] + tlv(SIG_NONCE, os.urandom(8)) + tlv_nni(SIG_TIME, now)
+    info = (
+        tlv(SIG_TYPE, b"\x03")
+        + rsa_like_info()[3:]
+        + tlv(SIG_NONCE, os.urandom(8))
+        + tlv_nni(SIG_TIME, now)
+    )
     base = LOCAL + name("/rib/register") + [comp(parameters(name=t.prefix))]
     packet, full = signed_v3(base, sig_info=info, sig_value=os.urandom(71))
     face.send(packet)
     equal(mgmt.read_answer(await face.data(full)).code, 200, "StatusCode")
 
 
-@case("mgmt/command/with-selectors", SIGNED, "CanBePrefix and MustBeFresh on a command do no harm.", on=STREAM,
-      tags=("clients",))
+@case(
+    "mgmt/command/with-selectors",
+    SIGNED,
+    "CanBePrefix and MustBeFresh on a command do no harm.",
+    on=STREAM,
+    tags=("clients",),
+)
 async def selectors(t):
     await ok(await t.face(), "rib", "register", name=t.prefix, cbp=True, mbf=True)
 
 
-@case("mgmt/command/no-nonce", SIGNED, "A command Interest without Nonce and InterestLifetime is carried out.",
-      tags=("clients",))
+@case(
+    "mgmt/command/no-nonce",
+    SIGNED,
+    "A command Interest without Nonce and InterestLifetime is carried out.",
+    tags=("clients",),
+)
 async def no_nonce(t):
     face = await t.face()
     base = LOCAL + name("/rib/register") + [comp(parameters(name=t.prefix))]
     packet, full = signed_v3(base, lifetime=None)
-    elements = [tlv(k, v) for k, v in read_all(packet[2 if packet[1] < 253 else 4:]) if k != 10]
+    elements = [tlv(k, v) for k, v in read_all(packet[2 if packet[1] < 253 else 4 :]) if k != 10]
     face.send(tlv(5, b"".join(elements)))
     equal(mgmt.read_answer(await face.data(full)).code, 200, "StatusCode")
 
 
-@case("mgmt/command/many-at-once", COMMAND, "Two hundred registrations sent at once are all answered within a second "
-      "each of their turn, from several faces in the same millisecond.", tags=("clients",))
+@case(
+    "mgmt/command/many-at-once",
+    COMMAND,
+    "Two hundred registrations sent at once are all answered within a second "
+    "each of their turn, from several faces in the same millisecond.",
+    tags=("clients",),
+)
 async def at_once(t):
     faces = [await t.face() for _ in range(4)]
     wanted = []
     for i in range(50):
         for k, face in enumerate(faces):
-            packet, full = signed_v3(LOCAL + name("/rib/register") +
-                                     [comp(parameters(name=t.name(f"/{k}/{i}")))], lifetime=3000)
+            packet, full = signed_v3(
+                LOCAL + name("/rib/register") + [comp(parameters(name=t.name(f"/{k}/{i}")))],
+                lifetime=3000,
+            )
             face.send(packet)
             wanted.append((face, full))
     for face, full in wanted:
         equal(mgmt.read_answer(await face.data(full)).code, 200, "StatusCode")
 
 
-@case("mgmt/answer/form", ANSWER, "The answer is Data of the command's name with StatusCode, StatusText and the "
-      "parameters as applied, in the reference's order.", on=STREAM)
+@case(
+    "mgmt/answer/form",
+    ANSWER,
+    "The answer is Data of the command's name with StatusCode, StatusText and the "
+    "parameters as applied, in the reference's order.",
+    on=STREAM,
+)
 async def answer_form(t):
     a = await ok(await t.face(), "rib", "register", name=t.prefix, cost=7)
     expect(a.has_body and a.text != "", "StatusText or ControlParameters missing")
@@ -108,7 +165,12 @@ async def answer_form(t):
     equal((a.body["name"], a.body["cost"]), (t.prefix, 7), "name and cost in the answer")
 
 
-@case("mgmt/answer/freshness", ANSWER, "The answer has a FreshnessPeriod and decodes with a signature.", tags=("nfd",))
+@case(
+    "mgmt/answer/freshness",
+    ANSWER,
+    "The answer has a FreshnessPeriod and decodes with a signature.",
+    tags=("nfd",),
+)
 async def answer_fresh(t):
     a = await ok(await t.face(), "rib", "register", name=t.prefix)
     meta = dict(read_all(a.packet.fields.get(META_INFO, b"")))
@@ -116,15 +178,26 @@ async def answer_fresh(t):
     expect(SIG_INFO in a.packet.fields, "no SignatureInfo")
 
 
-@case("mgmt/answer/empty-body-on-error", ANSWER, "An error answer carries ControlParameters, empty if need be: one "
-      "client library breaks without them.", tags=("clients", "differs"))
+@case(
+    "mgmt/answer/empty-body-on-error",
+    ANSWER,
+    "An error answer carries ControlParameters, empty if need be: one "
+    "client library breaks without them.",
+    tags=("clients", "differs"),
+)
 async def error_body(t):
-    a = await command(await t.face(), "strategy-choice", "set", name=t.prefix, strategy=name("/no/such/strategy"))
+    a = await command(
+        await t.face(), "strategy-choice", "set", name=t.prefix, strategy=name("/no/such/strategy")
+    )
     expect(a.code != 200 and a.has_body, f"answer {a.code} without ControlParameters")
 
 
-@case("mgmt/answer/same-again", ANSWER, "The same command, freshly signed, is carried out again (not served from "
-      "the cache).", on=STREAM)
+@case(
+    "mgmt/answer/same-again",
+    ANSWER,
+    "The same command, freshly signed, is carried out again (not served from the cache).",
+    on=STREAM,
+)
 async def again(t):
     face = await t.face()
     for _ in range(3):
@@ -148,33 +221,60 @@ async def not_carried_out(t, build, codes=(400, 403)):
     await ok(face, "rib", "register", name=t.prefix)
 
 
-@case("mgmt/refused/unsigned", SIGNED, "An unsigned command is not carried out: 403 or silence.", on=STREAM)
+@case(
+    "mgmt/refused/unsigned",
+    SIGNED,
+    "An unsigned command is not carried out: 403 or silence.",
+    on=STREAM,
+)
 async def unsigned(t):
     await not_carried_out(t, interest, (403,))
 
 
-@case("mgmt/refused/wrong-digest-v3", SIGNED, "A command whose DigestSha256 value is wrong is not carried out.",
-      on=STREAM)
+@case(
+    "mgmt/refused/wrong-digest-v3",
+    SIGNED,
+    "A command whose DigestSha256 value is wrong is not carried out.",
+    on=STREAM,
+)
 async def wrong_v3(t):
     await not_carried_out(t, lambda b: signed_v3(b, sig_value=bytes(32))[0], (403,))
 
 
-@case("mgmt/refused/wrong-digest-v2", LEGACY, "A 0.2 command whose DigestSha256 value is wrong is not carried out.",
-      on=STREAM)
+@case(
+    "mgmt/refused/wrong-digest-v2",
+    LEGACY,
+    "A 0.2 command whose DigestSha256 value is wrong is not carried out.",
+    on=STREAM,
+)
 async def wrong_v2(t):
     await not_carried_out(t, lambda b: signed_v2(b, sig_value=bytes(32))[0], (403,))
 
 
-@case("mgmt/refused/no-signature-type", SIGNED, "A command whose signature info lacks the SignatureType is not carried "
-      "out.")
+@case(
+    "mgmt/refused/no-signature-type",
+    SIGNED,
+    "A command whose signature info lacks the SignatureType is not carried out.",
+)
 async def no_type(t):
     await not_carried_out(t, lambda b: signed_v3(b, sig_info=tlv(38, bytes(8)))[0], (400, 403))
 
 
-@case("mgmt/refused/bad-parameters", COMMAND, "Parameters that do not decode are not answered 200.", on=STREAM)
+@case(
+    "mgmt/refused/bad-parameters",
+    COMMAND,
+    "Parameters that do not decode are not answered 200.",
+    on=STREAM,
+)
 async def bad_encoding(t):
     face = await t.face()
-    for raw in (b"\x68\x05\x07", b"hello", b"", tlv(104, tlv(106, b"\x00\x00\x01")), tlv(104, tlv(7, b"\x08\x09a"))):
+    for raw in (
+        b"\x68\x05\x07",
+        b"hello",
+        b"",
+        tlv(104, tlv(106, b"\x00\x00\x01")),
+        tlv(104, tlv(7, b"\x08\x09a")),
+    ):
         packet, full = signed_v3(LOCAL + name("/rib/register") + [comp(raw)], lifetime=400)
         face.send(packet)
         await t.quiet(0.1)
@@ -192,19 +292,33 @@ def missing(id_, module, verb, requirement, **fields):
 
 
 missing("register-without-name", "rib", "register", "rib/register without Name: 400.", cost=1)
-missing("add-nexthop-without-name", "fib", "add-nexthop", "fib/add-nexthop without Name: 400.", cost=1)
+missing(
+    "add-nexthop-without-name", "fib", "add-nexthop", "fib/add-nexthop without Name: 400.", cost=1
+)
 missing("create-without-uri", "faces", "create", "faces/create without Uri: 400.", cost=1)
-missing("strategy-without-strategy", "strategy-choice", "set", "strategy-choice/set without Strategy: 400.",
-        name=name("/nwc-x"))
+missing(
+    "strategy-without-strategy",
+    "strategy-choice",
+    "set",
+    "strategy-choice/set without Strategy: 400.",
+    name=name("/nwc-x"),
+)
 missing("erase-without-name", "cs", "erase", "cs/erase without Name: 400.", count=1)
 missing("unset-root", "strategy-choice", "unset", "strategy-choice/unset of / : 400.", name=[])
 
 
-@case("mgmt/refused/unknown-verb", COMMAND, "An unknown verb or module is not answered 200.", on=STREAM)
+@case(
+    "mgmt/refused/unknown-verb",
+    COMMAND,
+    "An unknown verb or module is not answered 200.",
+    on=STREAM,
+)
 async def unknown_verb(t):
     face = await t.face()
     for module, verb in (("rib", "no-such-verb"), ("no-such-module", "register")):
-        packet, full = signed_v3(LOCAL + name(f"/{module}/{verb}") + [comp(parameters(name=t.prefix))], lifetime=300)
+        packet, full = signed_v3(
+            LOCAL + name(f"/{module}/{verb}") + [comp(parameters(name=t.prefix))], lifetime=300
+        )
         face.send(packet)
         await t.quiet(0.15)
         for p in face.inbox:
@@ -213,8 +327,12 @@ async def unknown_verb(t):
     await ok(face, "rib", "register", name=t.prefix)
 
 
-@case("mgmt/refused/from-network", MGMT + "ControlCommand: /localhost/nfd is for local faces",
-      "A command or dataset request under /localhost from a non-local face has no effect and no answer.", on=(UDP,))
+@case(
+    "mgmt/refused/from-network",
+    MGMT + "ControlCommand: /localhost/nfd is for local faces",
+    "A command or dataset request under /localhost from a non-local face has no effect and no answer.",
+    on=(UDP,),
+)
 async def from_network(t):
     face = await t.face()
     packet, full = signed_v3(LOCAL + name("/rib/register") + [comp(parameters(name=t.prefix))])
@@ -224,16 +342,23 @@ async def from_network(t):
     expect(not await routed(t, t.prefix, face), "carried out")
 
 
-@case("mgmt/refused/face-id-for-nothing", MGMT + "RibMgmt: register",
-      "A route for a face that does not exist is not answered 200: what is answered 200 is in effect.",
-      tags=("differs",))
+@case(
+    "mgmt/refused/face-id-for-nothing",
+    MGMT + "RibMgmt: register",
+    "A route for a face that does not exist is not answered 200: what is answered 200 is in effect.",
+    tags=("differs",),
+)
 async def no_such_face(t):
     a = await command(await t.face(), "rib", "register", name=t.prefix, face_id=0xFFFFFF0)
     expect(a.code in (404, 410), f"answered {a.code}")
 
 
-@case("mgmt/parameters/unknown-noncritical", COMMAND, "An unknown non-critical element in ControlParameters is "
-      "ignored.", tags=("nfd",))
+@case(
+    "mgmt/parameters/unknown-noncritical",
+    COMMAND,
+    "An unknown non-critical element in ControlParameters is ignored.",
+    tags=("nfd",),
+)
 async def unknown_element(t):
     raw = tlv(104, parameters(name=t.prefix)[2:] + tlv(0xF0, b"x"))
     await ok(await t.face(), "rib", "register", raw=raw)

@@ -16,8 +16,12 @@ RETX = PIPE + "Retransmission Suppression"
 SCOPE = PIPE + "Namespace-based Scope Control"
 
 
-@case("loop/duplicate-nonce", LOOP, "The same name and nonce from another face is a loop: Nack Duplicate, not sent on.",
-      on=ALL)
+@case(
+    "loop/duplicate-nonce",
+    LOOP,
+    "The same name and nonce from another face is a loop: Nack Duplicate, not sent on.",
+    on=ALL,
+)
 async def duplicate(t):
     producer, a, b = await t.producer(), await t.face(t.router.local), await t.face()
     n = nonce()
@@ -39,7 +43,12 @@ async def other_name(t):
     await t.send_interest(b, producer, t.name("/b"), nonce_=n)
 
 
-@case("loop/back-from-upstream", LOOP, "An Interest that comes back from where it was sent is a loop.", on=ALL)
+@case(
+    "loop/back-from-upstream",
+    LOOP,
+    "An Interest that comes back from where it was sent is a loop.",
+    on=ALL,
+)
 async def comes_back(t):
     producer, consumer = await t.producer(transport=t.transport), await t.face(t.router.local)
     got = await t.send_interest(consumer, producer, t.name("/a"))
@@ -49,8 +58,12 @@ async def comes_back(t):
     await consumer.data(t.name("/a"))
 
 
-@case("loop/same-face-is-retransmission", LOOP, "The same nonce from the same point-to-point face draws no Duplicate.",
-      on=ALL)
+@case(
+    "loop/same-face-is-retransmission",
+    LOOP,
+    "The same nonce from the same point-to-point face draws no Duplicate.",
+    on=ALL,
+)
 async def same_face(t):
     producer, consumer = await t.producer(), await t.face()
     packet = interest(t.name("/a"))
@@ -63,7 +76,11 @@ async def same_face(t):
     await consumer.data(t.name("/a"))
 
 
-@case("loop/dead-nonce-after-timeout", DEAD, "A nonce is still known after its Interest timed out unanswered.")
+@case(
+    "loop/dead-nonce-after-timeout",
+    DEAD,
+    "A nonce is still known after its Interest timed out unanswered.",
+)
 async def dead_timeout(t):
     producer, a, b = await t.producer(), await t.face(), await t.face()
     n = nonce()
@@ -75,18 +92,28 @@ async def dead_timeout(t):
     await t.send_interest(b, producer, t.name("/a"))
 
 
-@case("loop/dead-nonce-after-fresh-answer", DEAD,
-      "A nonce is still known after MustBeFresh was answered with short-lived Data.")
+@case(
+    "loop/dead-nonce-after-fresh-answer",
+    DEAD,
+    "A nonce is still known after MustBeFresh was answered with short-lived Data.",
+)
 async def dead_fresh(t):
     producer, a, b = await t.producer(), await t.face(), await t.face()
     n = nonce()
-    await t.exchange(a, producer, t.name("/a"), nonce_=n, mbf=True, reply=data(t.name("/a"), fresh=1))
+    await t.exchange(
+        a, producer, t.name("/a"), nonce_=n, mbf=True, reply=data(t.name("/a"), fresh=1)
+    )
     await t.quiet(0.3)
     b.send(interest(t.name("/a"), nonce_=n, mbf=True))
     await producer.none("interest", t.name("/a"))
 
 
-@case("retransmission/suppressed", RETX, "A retransmission with a new nonce within 10 ms is not sent on.", on=STREAM)
+@case(
+    "retransmission/suppressed",
+    RETX,
+    "A retransmission with a new nonce within 10 ms is not sent on.",
+    on=STREAM,
+)
 async def suppressed(t):
     producer, consumer = await t.producer(), await t.face()
     consumer.send(interest(t.name("/a")), interest(t.name("/a")))
@@ -94,7 +121,12 @@ async def suppressed(t):
     await producer.none("interest", t.name("/a"))
 
 
-@case("retransmission/forwarded", RETX, "A retransmission with a new nonce after the interval is sent on.", on=ALL)
+@case(
+    "retransmission/forwarded",
+    RETX,
+    "A retransmission with a new nonce after the interval is sent on.",
+    on=ALL,
+)
 async def retransmitted(t):
     producer, consumer = await t.producer(), await t.face()
     first = await t.send_interest(consumer, producer, t.name("/a"))
@@ -103,7 +135,11 @@ async def retransmitted(t):
     expect(first.nonce != second.nonce, "the retransmission's nonce was not passed on")
 
 
-@case("retransmission/by-another-consumer", RETX, "A second consumer's Interest counts as a retransmission too.")
+@case(
+    "retransmission/by-another-consumer",
+    RETX,
+    "A second consumer's Interest counts as a retransmission too.",
+)
 async def by_another(t):
     producer, a, b = await t.producer(), await t.face(), await t.face()
     await t.send_interest(a, producer, t.name("/a"))
@@ -114,8 +150,11 @@ async def by_another(t):
     await b.data(t.name("/a"))
 
 
-@case("retransmission/extends-lifetime", PIPE + "Interest Processing Path: Incoming Interest",
-      "A retransmission starts the lifetime anew.")
+@case(
+    "retransmission/extends-lifetime",
+    PIPE + "Interest Processing Path: Incoming Interest",
+    "A retransmission starts the lifetime anew.",
+)
 async def extends(t):
     producer, consumer = await t.producer(), await t.face()
     await t.send_interest(consumer, producer, t.name("/a"), lifetime=600)
@@ -126,7 +165,12 @@ async def extends(t):
     await consumer.data(t.name("/a"))
 
 
-@case("nack/no-route", NACKS, "Without a route the Interest comes back as Nack NoRoute, byte for byte.", on=ALL)
+@case(
+    "nack/no-route",
+    NACKS,
+    "Without a route the Interest comes back as Nack NoRoute, byte for byte.",
+    on=ALL,
+)
 async def no_route(t):
     consumer = await t.face()
     packet = interest(t.name("/none"), cbp=True, lifetime=1234)
@@ -135,7 +179,11 @@ async def no_route(t):
     equal((got.reason, got.net), (REASON_NO_ROUTE, packet), "reason and Interest bytes")
 
 
-@case("nack/no-route-hop-limit", NACKS, "A Nack carries the Interest; its HopLimit may be the decremented one.")
+@case(
+    "nack/no-route-hop-limit",
+    NACKS,
+    "A Nack carries the Interest; its HopLimit may be the decremented one.",
+)
 async def no_route_hop(t):
     consumer = await t.face()
     packet = interest(t.name("/none"), hop=9)
@@ -144,7 +192,12 @@ async def no_route_hop(t):
     expect(got.net in (packet, packet[:-1] + b"\x08"), f"Interest bytes {got.net.hex()}")
 
 
-@case("nack/asker-is-only-next-hop", BEST, "An Interest is not sent back where it came from: Nack NoRoute.", on=STREAM)
+@case(
+    "nack/asker-is-only-next-hop",
+    BEST,
+    "An Interest is not sent back where it came from: Nack NoRoute.",
+    on=STREAM,
+)
 async def only_consumer(t):
     face = await t.producer(transport=t.transport)
     face.send(interest(t.name("/a")))
@@ -153,7 +206,12 @@ async def only_consumer(t):
 
 
 def passes_on(reason, word):
-    @case(f"nack/passed-on-{word}", IN_NACK, f"A Nack {word} from the only upstream goes to the consumer.", on=ALL)
+    @case(
+        f"nack/passed-on-{word}",
+        IN_NACK,
+        f"A Nack {word} from the only upstream goes to the consumer.",
+        on=ALL,
+    )
     async def run(t):
         producer, consumer = await t.producer(transport=t.transport), await t.face(t.router.local)
         got = await t.send_interest(consumer, producer, t.name("/a"))
@@ -164,7 +222,11 @@ def passes_on(reason, word):
         await consumer.none("data", quiet=0.1)
 
 
-for value, text in ((REASON_CONGESTION, "congestion"), (REASON_DUPLICATE, "duplicate"), (REASON_NO_ROUTE, "no-route")):
+for value, text in (
+    (REASON_CONGESTION, "congestion"),
+    (REASON_DUPLICATE, "duplicate"),
+    (REASON_NO_ROUTE, "no-route"),
+):
     passes_on(value, text)
 
 
@@ -176,8 +238,13 @@ async def reasonless(t):
     await consumer.nack(t.name("/a"))
 
 
-@case("nack/always-with-reason", NACKS, "A Nack the router sends has a NackReason: one client library takes a Nack "
-      "without it for an Interest.", tags=("clients",))
+@case(
+    "nack/always-with-reason",
+    NACKS,
+    "A Nack the router sends has a NackReason: one client library takes a Nack "
+    "without it for an Interest.",
+    tags=("clients",),
+)
 async def always_reason(t):
     producer, consumer = await t.producer(), await t.face()
     got = await t.send_interest(consumer, producer, t.name("/a"))
@@ -186,7 +253,11 @@ async def always_reason(t):
     expect(back.reason is not None, f"Nack header {back.lp[NACK].hex()} has no NackReason")
 
 
-@case("nack/to-every-downstream", IN_NACK, "Aggregated downstreams each get the Nack, with their own nonce.")
+@case(
+    "nack/to-every-downstream",
+    IN_NACK,
+    "Aggregated downstreams each get the Nack, with their own nonce.",
+)
 async def every_downstream(t):
     producer, a, b = await t.producer(), await t.face(), await t.face()
     mine, yours = nonce(), nonce()
@@ -222,13 +293,22 @@ async def _wrong_name(t, got, producer, other):
     producer.send(nack(interest(t.name("/other"), nonce_=got.nonce), REASON_NO_ROUTE))
 
 
-ignored_nack("nack/wrong-nonce", "A Nack whose nonce is not the one last sent is ignored.", _wrong_nonce)
-ignored_nack("nack/wrong-face", "A Nack from a face to which no Interest was sent is ignored.", _wrong_face)
-ignored_nack("nack/wrong-name", "A Nack for an Interest that is not pending is ignored.", _wrong_name)
+ignored_nack(
+    "nack/wrong-nonce", "A Nack whose nonce is not the one last sent is ignored.", _wrong_nonce
+)
+ignored_nack(
+    "nack/wrong-face", "A Nack from a face to which no Interest was sent is ignored.", _wrong_face
+)
+ignored_nack(
+    "nack/wrong-name", "A Nack for an Interest that is not pending is ignored.", _wrong_name
+)
 
 
-@case("nack/least-severe-of-two", IN_NACK,
-      "With two upstreams, the consumer gets a Nack once both have sent one, with the least severe reason.")
+@case(
+    "nack/least-severe-of-two",
+    IN_NACK,
+    "With two upstreams, the consumer gets a Nack once both have sent one, with the least severe reason.",
+)
 async def two_upstreams(t):
     near, far = await t.producer(cost=1), await t.producer(cost=2)
     consumer = await t.face()
@@ -242,7 +322,11 @@ async def two_upstreams(t):
     equal((await consumer.nack(t.name("/a"))).reason, REASON_CONGESTION, "reason")
 
 
-@case("best-route/cheapest", BEST, "Each new Interest goes to the next hop of least cost, and only there.")
+@case(
+    "best-route/cheapest",
+    BEST,
+    "Each new Interest goes to the next hop of least cost, and only there.",
+)
 async def cheapest(t):
     far, near, consumer = await t.producer(cost=20), await t.producer(cost=10), await t.face()
     for i in range(5):
@@ -250,7 +334,11 @@ async def cheapest(t):
     await far.none("interest", quiet=0.05)
 
 
-@case("best-route/retransmission-tries-another", BEST, "A retransmission goes to a next hop not tried yet.")
+@case(
+    "best-route/retransmission-tries-another",
+    BEST,
+    "A retransmission goes to a next hop not tried yet.",
+)
 async def tries_another(t):
     near, far, consumer = await t.producer(cost=10), await t.producer(cost=20), await t.face()
     await t.send_interest(consumer, near, t.name("/a"))
@@ -268,7 +356,11 @@ async def cost_changes(t):
     await t.send_interest(consumer, b, t.name("/2"))
 
 
-@case("fib/longest-prefix", PIPE + "Forwarding Information Base", "The longest matching prefix decides.")
+@case(
+    "fib/longest-prefix",
+    PIPE + "Forwarding Information Base",
+    "The longest matching prefix decides.",
+)
 async def longest(t):
     # Flags 0: with CHILD_INHERIT the shorter route would be a next hop of the longer one too.
     short = await t.producer(t.name("/p"), flags=0)
@@ -279,7 +371,11 @@ async def longest(t):
     await t.send_interest(consumer, short, t.name("/p"))
 
 
-@case("fib/forty-components", PIPE + "Forwarding Information Base", "Routes differ in depth; each finds its own.")
+@case(
+    "fib/forty-components",
+    PIPE + "Forwarding Information Base",
+    "Routes differ in depth; each finds its own.",
+)
 async def depths(t):
     consumer, producers = await t.face(), []
     for depth in (1, 5, 9, 17, 25):
@@ -288,7 +384,12 @@ async def depths(t):
         await t.send_interest(consumer, p, t.name("/d" * depth + "/leaf"))
 
 
-@case("face/routes-go-with-it", PIPE + "Face: Face Table", "When a face closes, its routes are gone.", on=STREAM)
+@case(
+    "face/routes-go-with-it",
+    PIPE + "Face: Face Table",
+    "When a face closes, its routes are gone.",
+    on=STREAM,
+)
 async def routes_go(t):
     producer, consumer = await t.producer(transport=t.transport), await t.face()
     await t.send_interest(consumer, producer, t.name("/1"))
@@ -301,12 +402,17 @@ async def routes_go(t):
             return await consumer.nack(target, within=0.3)
         except Exception:
             return None
+
     got = await t.until(refused, what="Nack NoRoute after the producer left")
     equal(got.reason, REASON_NO_ROUTE, "reason")
 
 
-@case("face/pending-outlives-other-consumer", PIPE + "Face: Face Table",
-      "A consumer that leaves does not take the others' pending Interest with it.", on=STREAM)
+@case(
+    "face/pending-outlives-other-consumer",
+    PIPE + "Face: Face Table",
+    "A consumer that leaves does not take the others' pending Interest with it.",
+    on=STREAM,
+)
 async def consumer_leaves(t):
     producer, a, b = await t.producer(), await t.face(), await t.face()
     await t.send_interest(a, producer, t.name("/a"))
@@ -318,8 +424,12 @@ async def consumer_leaves(t):
     await b.data(t.name("/a"))
 
 
-@case("face/first-burst-of-a-new-udp-peer", PIPE + "Face: UDP Transport",
-      "The first packets of a peer not seen before all count, though its face is just being made.", on=(UDP,))
+@case(
+    "face/first-burst-of-a-new-udp-peer",
+    PIPE + "Face: UDP Transport",
+    "The first packets of a peer not seen before all count, though its face is just being made.",
+    on=(UDP,),
+)
 async def first_burst(t):
     producer, consumer = await t.producer(), await t.face(warm=False)
     names = [t.name(f"/{i}") for i in range(20)]
@@ -341,7 +451,9 @@ async def multicast(t):
     await consumer.none("data")
 
 
-@case("multicast/no-nack", MULTI, "Multicast answers with no Nack, neither its own nor an upstream's.")
+@case(
+    "multicast/no-nack", MULTI, "Multicast answers with no Nack, neither its own nor an upstream's."
+)
 async def multicast_nack(t):
     await t.set_strategy(t.prefix, mgmt.MULTICAST)
     consumer = await t.face()
@@ -353,7 +465,12 @@ async def multicast_nack(t):
     await consumer.none("nack")
 
 
-@case("multicast/new-next-hop", MULTI, "A next hop that is added gets the Interests that are pending.", tags=("nfd",))
+@case(
+    "multicast/new-next-hop",
+    MULTI,
+    "A next hop that is added gets the Interests that are pending.",
+    tags=("nfd",),
+)
 async def multicast_new(t):
     await t.set_strategy(t.prefix, mgmt.MULTICAST)
     consumer = await t.face()
@@ -365,7 +482,11 @@ async def multicast_new(t):
     await consumer.data(t.name("/a"))
 
 
-@case("strategy/longest-prefix", PIPE + "Strategy Choice Table", "The strategy of the longest matching prefix rules.")
+@case(
+    "strategy/longest-prefix",
+    PIPE + "Strategy Choice Table",
+    "The strategy of the longest matching prefix rules.",
+)
 async def strategy_prefix(t):
     await t.set_strategy(t.name("/m"), mgmt.MULTICAST)
     await t.set_strategy(t.name("/m/b"), mgmt.BEST_ROUTE)
@@ -376,8 +497,12 @@ async def strategy_prefix(t):
     await b.none("interest", t.name("/m/b/x"))
 
 
-@case("scope/localhost-from-network", SCOPE, "An Interest under /localhost from a non-local face is dropped.",
-      on=(UDP,))
+@case(
+    "scope/localhost-from-network",
+    SCOPE,
+    "An Interest under /localhost from a non-local face is dropped.",
+    on=(UDP,),
+)
 async def localhost_in(t):
     prefix = name("/localhost") + t.prefix
     producer, consumer = await t.producer(prefix), await t.face()
@@ -389,7 +514,12 @@ async def localhost_in(t):
     await producer.interest(prefix + name("/b"))
 
 
-@case("scope/localhost-to-network", SCOPE, "An Interest under /localhost is not sent to a non-local face.", on=(UDP,))
+@case(
+    "scope/localhost-to-network",
+    SCOPE,
+    "An Interest under /localhost is not sent to a non-local face.",
+    on=(UDP,),
+)
 async def localhost_out(t):
     prefix = name("/localhost") + t.prefix
     producer, consumer = await t.producer(transport=UDP), await t.face(t.router.local)
@@ -399,10 +529,19 @@ async def localhost_out(t):
     await t.send_interest(consumer, producer, t.name("/a"))
 
 
-@case("scope/localhost-data-from-network", SCOPE, "Data under /localhost from a non-local face is dropped.", on=(UDP,))
+@case(
+    "scope/localhost-data-from-network",
+    SCOPE,
+    "Data under /localhost from a non-local face is dropped.",
+    on=(UDP,),
+)
 async def localhost_data(t):
     prefix = name("/localhost") + t.prefix
-    producer, stranger, consumer = await t.producer(prefix), await t.face(), await t.face(t.router.local)
+    producer, stranger, consumer = (
+        await t.producer(prefix),
+        await t.face(),
+        await t.face(t.router.local),
+    )
     consumer.send(interest(prefix))
     await producer.interest(prefix)
     stranger.send(data(prefix, b"forged"))
@@ -411,7 +550,12 @@ async def localhost_data(t):
     equal((await consumer.data(prefix)).content, b"true", "content")
 
 
-@case("scope/localhost-on-streams", SCOPE, "Unix and loopback TCP faces are local: /localhost works there.", on=STREAM)
+@case(
+    "scope/localhost-on-streams",
+    SCOPE,
+    "Unix and loopback TCP faces are local: /localhost works there.",
+    on=STREAM,
+)
 async def localhost_streams(t):
     prefix = name("/localhost") + t.prefix
     producer, consumer = await t.producer(prefix, transport=t.transport), await t.face()
@@ -421,8 +565,12 @@ async def localhost_streams(t):
     await consumer.data(prefix)
 
 
-@case("scope/localhop-from-application", SCOPE, "An Interest under /localhop from a local face goes one hop.",
-      on=(UDP,))
+@case(
+    "scope/localhop-from-application",
+    SCOPE,
+    "An Interest under /localhop from a local face goes one hop.",
+    on=(UDP,),
+)
 async def localhop_out(t):
     prefix = name("/localhop") + t.prefix
     producer, consumer = await t.producer(transport=UDP), await t.face(t.router.local)
@@ -433,8 +581,12 @@ async def localhop_out(t):
     await consumer.data(prefix)
 
 
-@case("scope/localhop-not-two-hops", SCOPE, "An Interest under /localhop from a non-local face goes to no other one.",
-      on=(UDP,))
+@case(
+    "scope/localhop-not-two-hops",
+    SCOPE,
+    "An Interest under /localhop from a non-local face goes to no other one.",
+    on=(UDP,),
+)
 async def localhop_twice(t):
     prefix = name("/localhop") + t.prefix
     producer, consumer = await t.producer(transport=UDP), await t.face()
@@ -444,8 +596,12 @@ async def localhop_twice(t):
     await t.send_interest(consumer, producer, t.name("/control"))
 
 
-@case("scope/localhop-to-application", SCOPE, "An Interest under /localhop from a non-local face reaches a local one.",
-      on=(UDP,))
+@case(
+    "scope/localhop-to-application",
+    SCOPE,
+    "An Interest under /localhop from a non-local face reaches a local one.",
+    on=(UDP,),
+)
 async def localhop_in(t):
     prefix = name("/localhop") + t.prefix
     producer, consumer = await t.producer(prefix), await t.face()
@@ -455,7 +611,11 @@ async def localhop_in(t):
     await consumer.data(prefix)
 
 
-@case("nack/reason-unknown", IN_NACK, "An unknown NackReason is treated as None and the Nack is passed on.")
+@case(
+    "nack/reason-unknown",
+    IN_NACK,
+    "An unknown NackReason is treated as None and the Nack is passed on.",
+)
 async def reason_unknown(t):
     producer, consumer = await t.producer(), await t.face()
     got = await t.send_interest(consumer, producer, t.name("/a"))

@@ -31,11 +31,26 @@ def no_match(id_, requirement, asked, given, on=("unix",), cbp=False):
         equal((await consumer.data()).content, b"yes", "content")
 
 
-no_match("match/longer-without-prefix", "Longer Data does not answer an Interest without CanBePrefix.", "/a", "/a/b")
+no_match(
+    "match/longer-without-prefix",
+    "Longer Data does not answer an Interest without CanBePrefix.",
+    "/a",
+    "/a/b",
+)
 no_match("match/shorter", "Shorter Data never answers.", "/a/b", "/a", cbp=True)
 no_match("match/sibling", "Data of another name does not answer.", "/a/b", "/a/c", cbp=True)
-no_match("match/component-boundary", "Names are compared component by component, not byte by byte.", "/ab/c", "/a/bc")
-no_match("match/component-type", "Components of equal value and different type differ.", "/x/w", "/x/32=w")
+no_match(
+    "match/component-boundary",
+    "Names are compared component by component, not byte by byte.",
+    "/ab/c",
+    "/a/bc",
+)
+no_match(
+    "match/component-type",
+    "Components of equal value and different type differ.",
+    "/x/w",
+    "/x/32=w",
+)
 no_match("match/case", "Names are bytes: upper and lower case differ.", "/Abc", "/abc")
 
 
@@ -48,13 +63,21 @@ async def prefix(t):
     equal((await consumer.data(t.name("/a/b/c"))).net, packet, "Data bytes")
 
 
-@case("match/prefix-exact", PREFIX, "Data of exactly the name answers an Interest with CanBePrefix too.")
+@case(
+    "match/prefix-exact",
+    PREFIX,
+    "Data of exactly the name answers an Interest with CanBePrefix too.",
+)
 async def prefix_exact(t):
     producer, consumer = await t.producer(), await t.face()
     await t.exchange(consumer, producer, t.name("/a"), cbp=True)
 
 
-@case("match/prefix-40-deep", PREFIX, "Data forty components longer answers an Interest with CanBePrefix.")
+@case(
+    "match/prefix-40-deep",
+    PREFIX,
+    "Data forty components longer answers an Interest with CanBePrefix.",
+)
 async def prefix_deep(t):
     producer, consumer = await t.producer(), await t.face()
     await t.send_interest(consumer, producer, t.name("/a"), cbp=True)
@@ -69,7 +92,9 @@ async def deep_exact(t):
     await t.exchange(consumer, producer, t.prefix + [comp(bytes([i])) for i in range(60)])
 
 
-@case("match/digest", DIGEST, "Data whose digest is the Interest's last component answers it.", on=ALL)
+@case(
+    "match/digest", DIGEST, "Data whose digest is the Interest's last component answers it.", on=ALL
+)
 async def digest(t):
     producer, consumer = await t.producer(), await t.face()
     packet = data(t.name("/a"), b"right")
@@ -90,7 +115,11 @@ async def digest_wrong(t):
     equal((await consumer.data()).net, packet, "Data bytes")
 
 
-@case("match/digest-cached", DIGEST, "Cached Data is found by its full name; another digest is not answered from it.")
+@case(
+    "match/digest-cached",
+    DIGEST,
+    "Cached Data is found by its full name; another digest is not answered from it.",
+)
 async def digest_cached(t):
     producer, consumer = await t.producer(), await t.face()
     packet = data(t.name("/a"), b"x", fresh=10000)
@@ -100,8 +129,11 @@ async def digest_cached(t):
     await t.send_interest(consumer, producer, t.name("/a") + [comp(bytes(32), 1)])
 
 
-@case("match/digest-is-not-a-name-component", DIGEST,
-      "A digest of the right value but of generic component type does not match.")
+@case(
+    "match/digest-is-not-a-name-component",
+    DIGEST,
+    "A digest of the right value but of generic component type does not match.",
+)
 async def digest_generic(t):
     producer, consumer = await t.producer(), await t.face()
     packet = data(t.name("/a"), b"x")
@@ -110,8 +142,12 @@ async def digest_generic(t):
     await consumer.none("data")
 
 
-@case("match/one-data-many-interests", IN_DATA,
-      "One Data answers every pending Interest it matches: exact, prefix and full name.", on=ALL)
+@case(
+    "match/one-data-many-interests",
+    IN_DATA,
+    "One Data answers every pending Interest it matches: exact, prefix and full name.",
+    on=ALL,
+)
 async def many(t):
     producer = await t.producer()
     faces = [await t.face() for _ in range(4)]
@@ -128,8 +164,11 @@ async def many(t):
         equal((await f.data(exact_name)).net, packet, "Data bytes")
 
 
-@case("match/one-data-not-more-often-than-asked", IN_DATA,
-      "A face with two matching Interests gets the Data, and at most twice.")
+@case(
+    "match/one-data-not-more-often-than-asked",
+    IN_DATA,
+    "A face with two matching Interests gets the Data, and at most twice.",
+)
 async def not_more_often(t):
     producer, consumer = await t.producer(), await t.face()
     consumer.send(interest(t.name("/a/b")), interest(t.name("/a"), cbp=True))
@@ -150,8 +189,12 @@ async def satisfied_once(t):
     await consumer.none("data")
 
 
-@case("match/aggregation", IN_INTEREST, "A second Interest of the same name is not forwarded; both get the Data.",
-      on=ALL)
+@case(
+    "match/aggregation",
+    IN_INTEREST,
+    "A second Interest of the same name is not forwarded; both get the Data.",
+    on=ALL,
+)
 async def aggregation(t):
     producer, a, b = await t.producer(), await t.face(), await t.face()
     # At once: ten milliseconds later it would count as a retransmission.
@@ -164,8 +207,12 @@ async def aggregation(t):
     await b.data(t.name("/a"))
 
 
-@case("match/aggregation-fifty", IN_INTEREST, "Fifty faces requesting one name at once get one Data each for one "
-      "Interest (a few, should the fifty take longer than the retransmission interval).")
+@case(
+    "match/aggregation-fifty",
+    IN_INTEREST,
+    "Fifty faces requesting one name at once get one Data each for one "
+    "Interest (a few, should the fifty take longer than the retransmission interval).",
+)
 async def aggregation_many(t):
     producer = await t.producer()
     faces = [await t.face() for _ in range(50)]
@@ -178,8 +225,11 @@ async def aggregation_many(t):
         await f.data(t.name("/a"))
 
 
-@case("match/selectors-are-not-aggregated", IN_INTEREST,
-      "Interests that differ in CanBePrefix or MustBeFresh are different pending Interests.")
+@case(
+    "match/selectors-are-not-aggregated",
+    IN_INTEREST,
+    "Interests that differ in CanBePrefix or MustBeFresh are different pending Interests.",
+)
 async def selectors(t):
     producer = await t.producer()
     a, b, c = await t.face(), await t.face(), await t.face()
@@ -194,8 +244,12 @@ async def selectors(t):
     await c.data(t.name("/a"))
 
 
-@case("match/lifetime-ends", PKT + "Interest: InterestLifetime", "Data behind the InterestLifetime is not delivered.",
-      on=ALL)
+@case(
+    "match/lifetime-ends",
+    PKT + "Interest: InterestLifetime",
+    "Data behind the InterestLifetime is not delivered.",
+    on=ALL,
+)
 async def lifetime(t):
     producer, consumer = await t.producer(), await t.face()
     await t.send_interest(consumer, producer, t.name("/a"), lifetime=150)
@@ -204,7 +258,11 @@ async def lifetime(t):
     await consumer.none("data")
 
 
-@case("match/lifetime-default", PKT + "Interest: InterestLifetime", "An absent InterestLifetime means four seconds.")
+@case(
+    "match/lifetime-default",
+    PKT + "Interest: InterestLifetime",
+    "An absent InterestLifetime means four seconds.",
+)
 async def lifetime_default(t):
     producer, consumer = await t.producer(), await t.face()
     await t.send_interest(consumer, producer, t.name("/a"), lifetime=None)
@@ -217,7 +275,11 @@ async def lifetime_default(t):
     await consumer.none("data")
 
 
-@case("match/lifetime-per-downstream", IN_DATA, "A downstream whose lifetime is over gets nothing; the others do.")
+@case(
+    "match/lifetime-per-downstream",
+    IN_DATA,
+    "A downstream whose lifetime is over gets nothing; the others do.",
+)
 async def lifetime_each(t):
     producer, a, b = await t.producer(), await t.face(), await t.face()
     await t.send_interest(a, producer, t.name("/a"), lifetime=200)
@@ -228,7 +290,12 @@ async def lifetime_each(t):
     await a.none("data", quiet=0.1)
 
 
-@case("store/hit", STORE, "A second consumer is answered from the content store, byte for byte.", on=ALL)
+@case(
+    "store/hit",
+    STORE,
+    "A second consumer is answered from the content store, byte for byte.",
+    on=ALL,
+)
 async def hit(t):
     producer, consumer = await t.producer(), await t.face()
     packet = data(t.name("/a"), b"x" * 1000, fresh=10000)
@@ -239,7 +306,11 @@ async def hit(t):
     await producer.none("interest")
 
 
-@case("store/hit-by-prefix", STORE, "Cached Data answers a CanBePrefix Interest for a name other than that of the first request.")
+@case(
+    "store/hit-by-prefix",
+    STORE,
+    "Cached Data answers a CanBePrefix Interest for a name other than that of the first request.",
+)
 async def hit_prefix(t):
     producer, consumer = await t.producer(), await t.face()
     packet = data(t.name("/a/b/c"), b"x", fresh=10000)
@@ -250,7 +321,11 @@ async def hit_prefix(t):
     await producer.none("interest")
 
 
-@case("store/hit-by-fetched-prefix", STORE, "Data fetched by a prefix is found by that prefix and by its own name.")
+@case(
+    "store/hit-by-fetched-prefix",
+    STORE,
+    "Data fetched by a prefix is found by that prefix and by its own name.",
+)
 async def hit_fetched(t):
     producer, consumer = await t.producer(), await t.face()
     await t.send_interest(consumer, producer, t.name("/a"), cbp=True)
@@ -263,7 +338,11 @@ async def hit_fetched(t):
     await producer.none("interest")
 
 
-@case("store/no-hit-for-longer-cached", STORE, "Cached longer Data does not answer without CanBePrefix.")
+@case(
+    "store/no-hit-for-longer-cached",
+    STORE,
+    "Cached longer Data does not answer without CanBePrefix.",
+)
 async def no_hit_longer(t):
     producer, consumer = await t.producer(), await t.face()
     await t.exchange(consumer, producer, t.name("/a/b"), reply=data(t.name("/a/b"), fresh=10000))
@@ -306,7 +385,11 @@ async def fresh_within(t):
     await producer.none("interest", quiet=0.05)
 
 
-@case("fresh/over", FRESH, "After its FreshnessPeriod, it does not answer MustBeFresh, but still answers without.")
+@case(
+    "fresh/over",
+    FRESH,
+    "After its FreshnessPeriod, it does not answer MustBeFresh, but still answers without.",
+)
 async def fresh_over(t):
     producer, consumer = await t.producer(), await t.face()
     packet = data(t.name("/a"), b"1", fresh=300)
@@ -317,24 +400,39 @@ async def fresh_over(t):
     await t.exchange(consumer, producer, t.name("/a"), reply=data(t.name("/a"), b"2"), mbf=True)
 
 
-@case("fresh/ten-milliseconds", FRESH, "A FreshnessPeriod of 10 ms is over after 60 ms.", tags=("clients",))
+@case(
+    "fresh/ten-milliseconds",
+    FRESH,
+    "A FreshnessPeriod of 10 ms is over after 60 ms.",
+    tags=("clients",),
+)
 async def fresh_short(t):
     producer, consumer = await t.producer(), await t.face()
     await t.exchange(consumer, producer, t.name("/a"), reply=data(t.name("/a"), b"1", fresh=10))
     await t.quiet(0.06)
-    await t.exchange(consumer, producer, t.name("/a"), reply=data(t.name("/a"), b"2", fresh=10), mbf=True)
+    await t.exchange(
+        consumer, producer, t.name("/a"), reply=data(t.name("/a"), b"2", fresh=10), mbf=True
+    )
 
 
-@case("fresh/not-for-forwarded", FRESH, "Data straight from the producer answers MustBeFresh whatever its period.")
+@case(
+    "fresh/not-for-forwarded",
+    FRESH,
+    "Data straight from the producer answers MustBeFresh whatever its period.",
+)
 async def fresh_forwarded(t):
     producer, consumer = await t.producer(), await t.face()
-    await t.exchange(consumer, producer, t.name("/a"), reply=data(t.name("/a"), b"1", fresh=0), mbf=True)
+    await t.exchange(
+        consumer, producer, t.name("/a"), reply=data(t.name("/a"), b"1", fresh=0), mbf=True
+    )
 
 
 @case("fresh/prefix", FRESH, "A CanBePrefix+MustBeFresh Interest skips stale Data in the store.")
 async def fresh_prefix(t):
     producer, consumer = await t.producer(), await t.face()
-    await t.exchange(consumer, producer, t.name("/a/1"), reply=data(t.name("/a/1"), b"old", fresh=1))
+    await t.exchange(
+        consumer, producer, t.name("/a/1"), reply=data(t.name("/a/1"), b"old", fresh=1)
+    )
     await t.quiet(0.05)
     await t.send_interest(consumer, producer, t.name("/a"), cbp=True, mbf=True)
     producer.send(data(t.name("/a/2"), b"new", fresh=10000))
@@ -343,8 +441,12 @@ async def fresh_prefix(t):
     await consumer.data(t.name("/a/2"), what="the fresh one from the cache")
 
 
-@case("unsolicited/not-forwarded", PIPE + "Data Processing Path: Data Unsolicited",
-      "Unsolicited Data is not forwarded and not cached.", on=ALL)
+@case(
+    "unsolicited/not-forwarded",
+    PIPE + "Data Processing Path: Data Unsolicited",
+    "Unsolicited Data is not forwarded and not cached.",
+    on=ALL,
+)
 async def unsolicited(t):
     producer, consumer = await t.producer(transport=t.transport), await t.face(t.router.local)
     producer.send(data(t.name("/a"), b"pushed", fresh=10000))
@@ -353,9 +455,13 @@ async def unsolicited(t):
     equal(got.content, b"asked", "content")
 
 
-@case("unsolicited/other-face", IN_DATA,
-      "Data from a face to which no Interest was sent does not satisfy the Interest (the reference accepts it).", on=ALL,
-      tags=("differs",))
+@case(
+    "unsolicited/other-face",
+    IN_DATA,
+    "Data from a face to which no Interest was sent does not satisfy the Interest (the reference accepts it).",
+    on=ALL,
+    tags=("differs",),
+)
 async def never_asked(t):
     producer, stranger, consumer = await t.producer(), await t.face(), await t.face(t.router.local)
     await t.send_interest(consumer, producer, t.name("/a"))
@@ -365,8 +471,13 @@ async def never_asked(t):
     equal((await consumer.data()).content, b"true", "content")
 
 
-@case("unsolicited/other-face-not-cached", IN_DATA,
-      "Data from a face to which no Interest was sent does not enter the content store.", on=ALL, tags=("differs",))
+@case(
+    "unsolicited/other-face-not-cached",
+    IN_DATA,
+    "Data from a face to which no Interest was sent does not enter the content store.",
+    on=ALL,
+    tags=("differs",),
+)
 async def never_asked_cached(t):
     producer, stranger, consumer = await t.producer(), await t.face(), await t.face(t.router.local)
     await t.send_interest(consumer, producer, t.name("/a"), lifetime=300)

@@ -15,13 +15,17 @@ async def dribble(t):
     producer, consumer = await t.producer(), await t.face()
     packet = interest(t.name("/slow"))
     for i in range(len(packet)):
-        consumer.send(packet[i:i + 1])
+        consumer.send(packet[i : i + 1])
         await asyncio.sleep(0.001)
     equal((await producer.interest(t.name("/slow"))).net, packet, "Interest bytes")
 
 
-@case("stream/many-in-one-write", SPEC, "Two hundred packets in one write are two hundred packets, in order.",
-      on=STREAM)
+@case(
+    "stream/many-in-one-write",
+    SPEC,
+    "Two hundred packets in one write are two hundred packets, in order.",
+    on=STREAM,
+)
 async def burst(t):
     producer, consumer = await t.producer(), await t.face()
     names = [t.name(f"/{i}") for i in range(200)]
@@ -30,13 +34,19 @@ async def burst(t):
     equal(got, names, "names in order of arrival")
 
 
-@case("stream/every-split", SPEC, "Two packets arrive whole wherever the stream is cut in two.", on=STREAM)
+@case(
+    "stream/every-split",
+    SPEC,
+    "Two packets arrive whole wherever the stream is cut in two.",
+    on=STREAM,
+)
 async def splits(t):
     producer, consumer = await t.producer(), await t.face()
 
     def pair(at):
-        return (interest(t.name(f"/a{at:04}"), lifetime=500) +
-                lp(interest(t.name(f"/b{at:04}"), lifetime=500), token(b"tok")))
+        return interest(t.name(f"/a{at:04}"), lifetime=500) + lp(
+            interest(t.name(f"/b{at:04}"), lifetime=500), token(b"tok")
+        )
 
     splits_ = range(1, len(pair(0)))
     for at in splits_:
@@ -50,7 +60,12 @@ async def splits(t):
     expect(not consumer.closed, "the face was closed")
 
 
-@case("stream/large-and-small-mixed", SPEC, "Data of 8 KB and of 50 bytes, sent in one go, all arrive.", on=STREAM)
+@case(
+    "stream/large-and-small-mixed",
+    SPEC,
+    "Data of 8 KB and of 50 bytes, sent in one go, all arrive.",
+    on=STREAM,
+)
 async def mixed(t):
     producer, consumer = await t.producer(transport=t.transport), await t.face()
     sizes = [8000, 50, 8000, 0, 1, 8500, 100] * 10
@@ -77,25 +92,51 @@ def broken_framing(id_, requirement, junk):
                 break
             consumer.send(interest(t.name(f"/after/{i}")))
             await asyncio.sleep(0.01)
-        expect(consumer.closed or any(p.name[:-1] == t.name("/after") for p in producer.inbox),
-               "neither closed nor working: a stuck face")
+        expect(
+            consumer.closed or any(p.name[:-1] == t.name("/after") for p in producer.inbox),
+            "neither closed nor working: a stuck face",
+        )
         await t.still_works(await t.face(), producer, "a new connection")
 
 
-broken_framing("stream/length-2-to-64", "A TLV-LENGTH of 2^64-1 closes the stream.", num(INTEREST) + b"\xff" * 9)
-broken_framing("stream/length-2-to-32", "A TLV-LENGTH of 2^32-1 closes the stream.",
-               num(INTEREST) + b"\xfe" + b"\xff" * 4)
-broken_framing("stream/length-9000", "A TLV-LENGTH beyond the packet limit closes the stream.",
-               tlv(INTEREST, bytes(9000)))
-broken_framing("stream/type-zero", "A packet of TLV-TYPE 0 closes the stream or is skipped.", b"\x00\x04abcd")
-broken_framing("stream/text", "A peer that speaks another protocol is closed or skipped.",
-               b"GET / HTTP/1.1\r\nHost: example\r\n\r\n")
-broken_framing("stream/request-with-a-body", "A request whose first letters look like an element is closed or skipped.",
-               b"POST /" + b"a" * 75 + b" HTTP/1.1\r\nHost: example\r\n\r\n")
+broken_framing(
+    "stream/length-2-to-64",
+    "A TLV-LENGTH of 2^64-1 closes the stream.",
+    num(INTEREST) + b"\xff" * 9,
+)
+broken_framing(
+    "stream/length-2-to-32",
+    "A TLV-LENGTH of 2^32-1 closes the stream.",
+    num(INTEREST) + b"\xfe" + b"\xff" * 4,
+)
+broken_framing(
+    "stream/length-9000",
+    "A TLV-LENGTH beyond the packet limit closes the stream.",
+    tlv(INTEREST, bytes(9000)),
+)
+broken_framing(
+    "stream/type-zero", "A packet of TLV-TYPE 0 closes the stream or is skipped.", b"\x00\x04abcd"
+)
+broken_framing(
+    "stream/text",
+    "A peer that speaks another protocol is closed or skipped.",
+    b"GET / HTTP/1.1\r\nHost: example\r\n\r\n",
+)
+broken_framing(
+    "stream/request-with-a-body",
+    "A request whose first letters look like an element is closed or skipped.",
+    b"POST /" + b"a" * 75 + b" HTTP/1.1\r\nHost: example\r\n\r\n",
+)
 
 
-@case("stream/ignorable-type", SPEC, "An element that is no packet closes the stream, whatever its type: what follows may "
-      "be the text of another protocol.", on=STREAM, tags=("differs",))
+@case(
+    "stream/ignorable-type",
+    SPEC,
+    "An element that is no packet closes the stream, whatever its type: what follows may "
+    "be the text of another protocol.",
+    on=STREAM,
+    tags=("differs",),
+)
 async def ignorable(t):
     producer = await t.producer()
     for junk in (tlv(80, bytes(79)), tlv(0x80, b"ab"), tlv(800, b""), b"PO" + bytes(79)):
@@ -114,7 +155,12 @@ async def ignorable(t):
 broken_framing("stream/all-ones", "A thousand bytes FF close the stream.", b"\xff" * 1000)
 
 
-@case("stream/half-packet-then-close", SPEC, "A peer that disconnects in the middle of a packet harms no other peer.", on=STREAM)
+@case(
+    "stream/half-packet-then-close",
+    SPEC,
+    "A peer that disconnects in the middle of a packet harms no other peer.",
+    on=STREAM,
+)
 async def half(t):
     producer, consumer = await t.producer(), await t.face()
     for _ in range(10):
@@ -126,7 +172,12 @@ async def half(t):
     await t.still_works(consumer, producer)
 
 
-@case("datagram/truncated-then-good", SPEC, "A truncated datagram does not eat the next one.", on=(UDP,))
+@case(
+    "datagram/truncated-then-good",
+    SPEC,
+    "A truncated datagram does not eat the next one.",
+    on=(UDP,),
+)
 async def truncated(t):
     producer, consumer = await t.producer(), await t.face()
     for cut in (1, 2, 3, 10, 20):
@@ -136,11 +187,22 @@ async def truncated(t):
     await producer.none("interest", t.name("/bad"), quiet=0.05)
 
 
-@case("datagram/odd-ones", SPEC, "An empty datagram, one byte, and a length of 2^64-1 are dropped.", on=(UDP,))
+@case(
+    "datagram/odd-ones",
+    SPEC,
+    "An empty datagram, one byte, and a length of 2^64-1 are dropped.",
+    on=(UDP,),
+)
 async def odd(t):
     producer, consumer = await t.producer(), await t.face()
-    consumer.send(b"", b"\x05", b"\xfd", b"\x05\xff" + b"\xff" * 8, b"\x64\xff" + b"\xff" * 8,
-                  b"\x05\xfe\xff\xff\xff\xff")
+    consumer.send(
+        b"",
+        b"\x05",
+        b"\xfd",
+        b"\x05\xff" + b"\xff" * 8,
+        b"\x64\xff" + b"\xff" * 8,
+        b"\x05\xfe\xff\xff\xff\xff",
+    )
     await t.still_works(consumer, producer)
 
 

@@ -39,10 +39,12 @@ class Case:
 def case(id: str, spec: str, requirement: str, on=(UNIX,), tags=(), exclusive=False, limit=20.0):
     """Registers a case. `exclusive`: it changes router-wide state, so it runs alone. `limit`:
     seconds."""
+
     def register(fn):
         assert all(c.id != id for c in CASES), id
         CASES.append(Case(id, spec, requirement, tuple(on), tuple(tags), exclusive, limit, fn))
         return fn
+
     return register
 
 
@@ -61,6 +63,7 @@ def equal(got, expected, what: str):
 @dataclass
 class Router:
     """Addresses of the router under test."""
+
     unix: str | None
     tcp: tuple | None
     udp: tuple | None
@@ -86,7 +89,10 @@ class Test:
 
     def __init__(self, router: Router, transport: str, number: int):
         self.router, self.transport = router, transport
-        self.prefix = name("/nwc") + [comp(f"{os.getpid():x}-{time.time_ns() & 0xffffff:x}"), comp(f"{number}")]
+        self.prefix = name("/nwc") + [
+            comp(f"{os.getpid():x}-{time.time_ns() & 0xFFFFFF:x}"),
+            comp(f"{number}"),
+        ]
         self.faces: list[Face] = []
         self._manager = None
 
@@ -140,7 +146,11 @@ class Test:
         face.send(interest(hello, lifetime=100))
         await asyncio.sleep(0.03)
         host = self.router.udp[0]
-        uri = f"udp6://[{host}]:{face.local_port}" if ":" in host else f"udp4://{host}:{face.local_port}"
+        uri = (
+            f"udp6://[{host}]:{face.local_port}"
+            if ":" in host
+            else f"udp4://{host}:{face.local_port}"
+        )
         a = await mgmt.command(await self.manager(), "faces", "create", uri=uri)
         if a.code not in (200, 409) or "face_id" not in a.body:
             raise Fail(f"cannot learn FaceId of {uri}: faces/create answered {a.code} {a.text}")
@@ -160,8 +170,14 @@ class Test:
             a = await mgmt.ok(face, "rib", "register", name=target, **route)
             face.id = a.body["face_id"]
         else:
-            await mgmt.ok(await self.manager(), "rib", "register", name=target, face_id=await self.face_id(face),
-                          **route)
+            await mgmt.ok(
+                await self.manager(),
+                "rib",
+                "register",
+                name=target,
+                face_id=await self.face_id(face),
+                **route,
+            )
 
     async def send_interest(self, consumer: Face, producer: Face, target, **kw):
         """Sends an Interest from consumer to producer; returns it as the producer received it."""
@@ -201,7 +217,9 @@ class Test:
             await asyncio.sleep(0.05)
 
     async def set_strategy(self, prefix, strategy):
-        await mgmt.ok(await self.manager(), "strategy-choice", "set", name=prefix, strategy=strategy)
+        await mgmt.ok(
+            await self.manager(), "strategy-choice", "set", name=prefix, strategy=strategy
+        )
 
     async def quiet(self, seconds=QUIET_S):
         await asyncio.sleep(seconds)
@@ -222,7 +240,7 @@ class Skip(Exception):
 class Outcome:
     case: Case
     transport: str
-    verdict: str = "passed"         # passed, failed, skipped
+    verdict: str = "passed"  # passed, failed, skipped
     reason: str = ""
     seconds: float = 0.0
     expected: bool = field(default=False)
@@ -250,9 +268,13 @@ async def run_one(router: Router, c: Case, transport: str, number: int) -> Outco
         out.verdict, out.reason = "failed", str(e) or type(e).__name__
     except asyncio.TimeoutError:
         out.verdict, out.reason = "failed", f"not done after {c.limit:.0f} s"
-    except Exception as e:      # noqa: BLE001 - a case that breaks is a failed case, shown with its place
+    # A case that breaks is a failed case, shown with its place.
+    except Exception as e:  # noqa: BLE001
         at = traceback.extract_tb(e.__traceback__)[-1]
-        out.verdict, out.reason = "failed", f"{type(e).__name__}: {e} at {os.path.basename(at.filename)}:{at.lineno}"
+        out.verdict, out.reason = (
+            "failed",
+            f"{type(e).__name__}: {e} at {os.path.basename(at.filename)}:{at.lineno}",
+        )
     out.seconds = time.monotonic() - began
     return out
 

@@ -4,7 +4,7 @@ import asyncio
 import socket
 
 from .packets import Packet, dissect, take_network
-from .tlv import (FRAG_COUNT, FRAG_INDEX, FRAGMENT, LP_SEQUENCE, Malformed, read_nni, read_num, show)
+from .tlv import FRAG_COUNT, FRAG_INDEX, FRAGMENT, LP_SEQUENCE, Malformed, read_nni, read_num, show
 
 TIMEOUT_S = 3.0  # seconds to wait for an expected packet
 QUIET_S = 0.20  # seconds without an unexpected packet
@@ -23,7 +23,7 @@ class Face:
         self.faults: list[str] = []
         self.closed = False
         self.seen = asyncio.Event()
-        self.id = None              # FaceId at the router, once known
+        self.id = None  # FaceId at the router, once known
         self._partial: dict[int, dict[int, Packet]] = {}
         self._buf = bytearray()
 
@@ -31,7 +31,9 @@ class Face:
         loop = asyncio.get_running_loop()
         if self.transport == "udp":
             # A large receive buffer, because many cases share one event loop.
-            sock = socket.socket(socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET, socket.SOCK_DGRAM)
+            sock = socket.socket(
+                socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET, socket.SOCK_DGRAM
+            )
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
             sock.setblocking(False)
             sock.connect(self.address)
@@ -94,8 +96,8 @@ class Face:
                 return
             if len(self._buf) < p + length:
                 return
-            raw = bytes(self._buf[:p + length])
-            del self._buf[:p + length]
+            raw = bytes(self._buf[: p + length])
+            del self._buf[: p + length]
             self._packet(raw)
 
     def _packet(self, raw: bytes):
@@ -124,7 +126,9 @@ class Face:
             return None
         del self._partial[base]
         reassembled = Packet(b"".join(parts[i].raw for i in range(count)), bare=False, pieces=count)
-        reassembled.lp = {t: v for t, v in parts[0].lp.items() if t not in (FRAGMENT, FRAG_INDEX, FRAG_COUNT)}
+        reassembled.lp = {
+            t: v for t, v in parts[0].lp.items() if t not in (FRAGMENT, FRAG_INDEX, FRAG_COUNT)
+        }
         reassembled.sizes = [len(parts[i].raw) for i in range(count)]
         reassembled.parts = [parts[i] for i in range(count)]
         return take_network(reassembled, b"".join(parts[i].lp[FRAGMENT] for i in range(count)))
@@ -141,8 +145,10 @@ class Face:
             if left <= 0 or self.closed:
                 expected = show(name if name is not None else prefix or [])
                 got = ", ".join(f"{p.kind} {show(p.name)}" for p in self.inbox[:4]) or "nothing"
-                raise Fail(f"no {kind or 'packet'} {expected} on {self.transport} face"
-                           f"{' (closed by router)' if self.closed else ''}; got {got}. {what}".strip())
+                raise Fail(
+                    f"no {kind or 'packet'} {expected} on {self.transport} face"
+                    f"{' (closed by router)' if self.closed else ''}; got {got}. {what}".strip()
+                )
             self.seen.clear()
             try:
                 await asyncio.wait_for(self.seen.wait(), left)
@@ -163,7 +169,9 @@ class Face:
         await asyncio.sleep(quiet)
         for p in self.inbox:
             if _fits(p, kind, name, prefix):
-                raise Fail(f"unwanted {p.kind} {show(p.name)} on {self.transport} face. {what}".strip())
+                raise Fail(
+                    f"unwanted {p.kind} {show(p.name)} on {self.transport} face. {what}".strip()
+                )
 
     async def wait_closed(self, within=TIMEOUT_S) -> bool:
         end = asyncio.get_running_loop().time() + within
@@ -173,8 +181,11 @@ class Face:
 
 
 def _fits(p: Packet, kind, name, prefix) -> bool:
-    return ((kind is None or p.kind == kind) and (name is None or p.name == name)
-            and (prefix is None or p.name[:len(prefix)] == prefix))
+    return (
+        (kind is None or p.kind == kind)
+        and (name is None or p.name == name)
+        and (prefix is None or p.name[: len(prefix)] == prefix)
+    )
 
 
 class _Stream(asyncio.Protocol):

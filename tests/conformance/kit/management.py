@@ -4,16 +4,46 @@ from dataclasses import dataclass
 
 from .face import TIMEOUT_S, Fail
 from .packets import interest, signed_v2, signed_v3
-from .tlv import (FINAL_BLOCK, META_INFO, NAME, SEGMENT, VERSION, Malformed, comp, name, name_tlv, nni, read_all,
-                  read_name, read_nni, read_tlv, show, tlv, tlv_nni)
+from .tlv import (
+    FINAL_BLOCK,
+    META_INFO,
+    NAME,
+    SEGMENT,
+    VERSION,
+    Malformed,
+    comp,
+    name,
+    name_tlv,
+    nni,
+    read_all,
+    read_name,
+    read_nni,
+    read_tlv,
+    show,
+    tlv,
+    tlv_nni,
+)
 
 CONTROL_PARAMETERS, CONTROL_RESPONSE, STATUS_CODE, STATUS_TEXT = 104, 101, 102, 103
 
 # In the order the reference encodes them, which is the order its clients decode them in.
 PARAMETERS = {
-    "name": 7, "face_id": 105, "uri": 114, "local_uri": 129, "origin": 111, "cost": 106, "capacity": 131,
-    "count": 132, "flags": 108, "mask": 112, "strategy": 107, "expiration": 109, "persistency": 133,
-    "mark_interval": 135, "mark_threshold": 136, "mtu": 137,
+    "name": 7,
+    "face_id": 105,
+    "uri": 114,
+    "local_uri": 129,
+    "origin": 111,
+    "cost": 106,
+    "capacity": 131,
+    "count": 132,
+    "flags": 108,
+    "mask": 112,
+    "strategy": 107,
+    "expiration": 109,
+    "persistency": 133,
+    "mark_interval": 135,
+    "mark_threshold": 136,
+    "mtu": 137,
 }
 PARAMETER_ORDER = list(PARAMETERS.values())
 PARAMETER_NAMES = {v: k for k, v in PARAMETERS.items()}
@@ -62,6 +92,7 @@ def read_parameters(value: bytes) -> tuple[dict, list[int]]:
 @dataclass
 class Answer:
     """A ControlResponse with the Data that carried it."""
+
     code: int
     text: str
     body: dict
@@ -76,14 +107,28 @@ def read_answer(p) -> Answer:
         raise Malformed(f"ControlResponse expected, content is {p.content.hex()[:60]}")
     parts = read_all(value)
     if len(parts) < 2 or parts[0][0] != STATUS_CODE or parts[1][0] != STATUS_TEXT:
-        raise Malformed(f"ControlResponse must begin with StatusCode, StatusText; has {[t for t, _ in parts]}")
+        raise Malformed(
+            f"ControlResponse must begin with StatusCode, StatusText; has {[t for t, _ in parts]}"
+        )
     has_body = len(parts) > 2 and parts[2][0] == CONTROL_PARAMETERS
     body, order = read_parameters(parts[2][1]) if has_body else ({}, [])
     return Answer(read_nni(parts[0][1]), parts[1][1].decode(), body, order, has_body, p)
 
 
-async def command(face, module: str, verb: str, *, prefix=None, form="v3", raw=None, within=TIMEOUT_S, lifetime=None,
-                  cbp=False, mbf=False, **fields) -> Answer:
+async def command(
+    face,
+    module: str,
+    verb: str,
+    *,
+    prefix=None,
+    form="v3",
+    raw=None,
+    within=TIMEOUT_S,
+    lifetime=None,
+    cbp=False,
+    mbf=False,
+    **fields,
+) -> Answer:
     """Sends a signed command and waits for its answer. `raw` replaces the value of the parameters
     component."""
     value = parameters(**fields) if raw is None else raw
@@ -91,7 +136,9 @@ async def command(face, module: str, verb: str, *, prefix=None, form="v3", raw=N
     sign = signed_v3 if form == "v3" else signed_v2
     packet, full = sign(base, lifetime=lifetime or int(within * 1000), cbp=cbp, mbf=mbf)
     face.send(packet)
-    return read_answer(await face.get("data", full, within=within, what=f"answer to {module}/{verb}"))
+    return read_answer(
+        await face.get("data", full, within=within, what=f"answer to {module}/{verb}")
+    )
 
 
 async def ok(face, module: str, verb: str, **kw) -> Answer:
@@ -111,7 +158,9 @@ async def dataset_packets(face, what: str, *, suffix=(), within=TIMEOUT_S) -> li
         raise Fail(f"dataset name {show(first.name)} is not <prefix>/<version>/<segment>")
     version, segment = read_tlv(first.name[-2]), read_tlv(first.name[-1])
     if version[0] != VERSION or segment[0] != SEGMENT:
-        raise Fail(f"dataset name {show(first.name)} does not end in version and segment components")
+        raise Fail(
+            f"dataset name {show(first.name)} does not end in version and segment components"
+        )
     base, got, at = first.name[:-1], [], 0
     if read_nni(segment[1]) == 0:
         got, at = [first], 1
@@ -133,10 +182,27 @@ def final_block(p) -> bytes | None:
     return dict(read_all(p.fields.get(META_INFO, b""))).get(FINAL_BLOCK)
 
 
-FACE_STATUS = {105: "face_id", 114: "uri", 129: "local_uri", 109: "expiration", 132: "scope", 133: "persistency",
-               134: "link_type", 135: "mark_interval", 136: "mark_threshold", 137: "mtu", 144: "in_interests",
-               145: "in_data", 151: "in_nacks", 146: "out_interests", 147: "out_data", 152: "out_nacks",
-               148: "in_bytes", 149: "out_bytes", 108: "flags"}
+FACE_STATUS = {
+    105: "face_id",
+    114: "uri",
+    129: "local_uri",
+    109: "expiration",
+    132: "scope",
+    133: "persistency",
+    134: "link_type",
+    135: "mark_interval",
+    136: "mark_threshold",
+    137: "mtu",
+    144: "in_interests",
+    145: "in_data",
+    151: "in_nacks",
+    146: "out_interests",
+    147: "out_data",
+    152: "out_nacks",
+    148: "in_bytes",
+    149: "out_bytes",
+    108: "flags",
+}
 
 
 def in_order(order: list, allowed: list, what: str):
@@ -161,7 +227,9 @@ def face_statuses(content: bytes) -> list[dict]:
     for v in items(content):
         elements = read_all(v)
         in_order([t for t, _ in elements], list(FACE_STATUS), "FaceStatus")
-        out.append({FACE_STATUS[t]: (x.decode() if t in TEXT else read_nni(x)) for t, x in elements})
+        out.append(
+            {FACE_STATUS[t]: (x.decode() if t in TEXT else read_nni(x)) for t, x in elements}
+        )
     return out
 
 

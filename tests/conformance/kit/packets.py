@@ -4,18 +4,57 @@ import os
 import time
 from dataclasses import dataclass, field
 
-from .tlv import (ACK, APP_PARAMS, CAN_BE_PREFIX, CONTENT, CONTENT_TYPE, DATA, FINAL_BLOCK, FORWARDING_HINT,
-                  FRAGMENT, FRESHNESS, HOP_LIMIT, INTEREST, ISIG_INFO, ISIG_VALUE, KEY_LOCATOR, LIFETIME, LP,
-                  META_INFO, MUST_BE_FRESH, NACK, NACK_REASON, NAME, NONCE, PARAMS_DIGEST, PIT_TOKEN, SIG_INFO,
-                  SIG_NONCE, SIG_TIME, SIG_TYPE, SIG_VALUE, Malformed, comp, name_tlv, read_all, read_name,
-                  read_nni, read_tlv, sha256, tlv, tlv_nni)
+from .tlv import (
+    ACK,
+    APP_PARAMS,
+    CAN_BE_PREFIX,
+    CONTENT,
+    CONTENT_TYPE,
+    DATA,
+    FINAL_BLOCK,
+    FORWARDING_HINT,
+    FRAGMENT,
+    FRESHNESS,
+    HOP_LIMIT,
+    INTEREST,
+    ISIG_INFO,
+    ISIG_VALUE,
+    KEY_LOCATOR,
+    LIFETIME,
+    LP,
+    META_INFO,
+    MUST_BE_FRESH,
+    NACK,
+    NACK_REASON,
+    NAME,
+    NONCE,
+    PARAMS_DIGEST,
+    PIT_TOKEN,
+    SIG_INFO,
+    SIG_NONCE,
+    SIG_TIME,
+    SIG_TYPE,
+    SIG_VALUE,
+    Malformed,
+    comp,
+    name_tlv,
+    read_all,
+    read_name,
+    read_nni,
+    read_tlv,
+    sha256,
+    tlv,
+    tlv_nni,
+)
 
 
 def nonce() -> bytes:
     return os.urandom(4)
 
 
-def interest(components, *, cbp=False, mbf=False, hint=None, nonce_=None, lifetime=2000, hop=None, tail=b""):
+def interest(
+    components, *, cbp=False, mbf=False, hint=None, nonce_=None, lifetime=2000, hop=None, tail=b""
+):
     """Builds an Interest with its fields in the order of the specification; `tail` is appended."""
     v = name_tlv(components)
     if cbp:
@@ -37,14 +76,23 @@ def with_params(components, params: bytes, *, rest=b"", digest=None, lifetime=20
     """Builds a parameterized Interest; `rest` follows ApplicationParameters, `digest` replaces the
     correct one."""
     tail = tlv(APP_PARAMS, params) + rest
-    return interest(components + [comp(digest or sha256(tail), PARAMS_DIGEST)], tail=tail, lifetime=lifetime,
-                    nonce_=nonce_)
+    return interest(
+        components + [comp(digest or sha256(tail), PARAMS_DIGEST)],
+        tail=tail,
+        lifetime=lifetime,
+        nonce_=nonce_,
+    )
 
 
-def signed_v3(components, *, params=b"", sig_value=None, sig_info=None, lifetime=2000, cbp=False, mbf=False):
+def signed_v3(
+    components, *, params=b"", sig_value=None, sig_info=None, lifetime=2000, cbp=False, mbf=False
+):
     """A signed Interest of format 0.3 with DigestSha256; returns (packet, full name)."""
-    info = sig_info or (tlv(SIG_TYPE, b"\x00") + tlv(SIG_NONCE, os.urandom(8)) +
-                        tlv_nni(SIG_TIME, time.time_ns() // 1_000_000))
+    info = sig_info or (
+        tlv(SIG_TYPE, b"\x00")
+        + tlv(SIG_NONCE, os.urandom(8))
+        + tlv_nni(SIG_TIME, time.time_ns() // 1_000_000)
+    )
     head = tlv(APP_PARAMS, params) + tlv(ISIG_INFO, info)
     value = sig_value if sig_value is not None else sha256(b"".join(components) + head)
     tail = head + tlv(ISIG_VALUE, value)
@@ -56,14 +104,19 @@ def signed_v2(components, *, sig_info=None, sig_value=None, lifetime=2000, cbp=F
     """A command Interest of format 0.2 (timestamp, nonce, SignatureInfo, SignatureValue as
     components)."""
     info = sig_info or tlv(SIG_TYPE, b"\x00")
-    body = components + [comp((time.time_ns() // 1_000_000).to_bytes(8, "big")), comp(os.urandom(8)),
-                         comp(tlv(SIG_INFO, info))]
+    body = components + [
+        comp((time.time_ns() // 1_000_000).to_bytes(8, "big")),
+        comp(os.urandom(8)),
+        comp(tlv(SIG_INFO, info)),
+    ]
     value = sig_value if sig_value is not None else sha256(b"".join(body))
     full = body + [comp(tlv(SIG_VALUE, value))]
     return interest(full, lifetime=lifetime, cbp=cbp, mbf=mbf), full
 
 
-def data(components, content=b"", *, fresh=None, ctype=None, final=None, meta=None, sign=True, tail=None):
+def data(
+    components, content=b"", *, fresh=None, ctype=None, final=None, meta=None, sign=True, tail=None
+):
     """A Data packet signed with DigestSha256; `meta` replaces MetaInfo's value, `tail` the
     signature elements."""
     v = name_tlv(components)
@@ -88,7 +141,9 @@ def data(components, content=b"", *, fresh=None, ctype=None, final=None, meta=No
 def rsa_like_info(key: str = "/nwc/KEY/%01"):
     """SignatureInfo value with RSA and a key name, as the older JavaScript and Java clients send
     it."""
-    return tlv(SIG_TYPE, b"\x01") + tlv(KEY_LOCATOR, name_tlv([comp("nwc"), comp("KEY"), comp(b"\x01")]))
+    return tlv(SIG_TYPE, b"\x01") + tlv(
+        KEY_LOCATOR, name_tlv([comp("nwc"), comp("KEY"), comp(b"\x01")])
+    )
 
 
 def lp(fragment: bytes | None, *headers: bytes) -> bytes:
@@ -111,16 +166,17 @@ LP_KNOWN = {80, 81, 82, 83, 98, 800, 812, 816, 820, 832, 836, 840, 844, 848}
 @dataclass
 class Packet:
     """One packet from the router, taken apart."""
-    raw: bytes                      # the whole datagram or stream element
-    kind: str = "other"             # interest, data, nack, idle, fragment, other
-    bare: bool = True               # not wrapped in an LpPacket
-    lp: dict = field(default_factory=dict)      # header type -> value (last one)
-    net: bytes = b""                # the Interest or Data element
+
+    raw: bytes  # the whole datagram or stream element
+    kind: str = "other"  # interest, data, nack, idle, fragment, other
+    bare: bool = True  # not wrapped in an LpPacket
+    lp: dict = field(default_factory=dict)  # header type -> value (last one)
+    net: bytes = b""  # the Interest or Data element
     name: list = field(default_factory=list)
     fields: dict = field(default_factory=dict)  # element type -> value
     order: list = field(default_factory=list)  # element types in order of arrival
     pieces: int = 1  # number of fragments
-    acks: list = field(default_factory=list)    # TxSequences acknowledged by it
+    acks: list = field(default_factory=list)  # TxSequences acknowledged by it
 
     @property
     def token(self):
@@ -183,7 +239,9 @@ def dissect(raw: bytes) -> Packet:
     for t, v in headers:
         rank = 1 << 32 if t == FRAGMENT else t
         if rank < last or (rank == last and t != ACK):
-            raise Malformed(f"LpPacket header {t} out of order or repeated in {[x for x, _ in headers]}")
+            raise Malformed(
+                f"LpPacket header {t} out of order or repeated in {[x for x, _ in headers]}"
+            )
         # "Unless its type is in 800..959 and its two lowest bits are clear": then it is to be
         # ignored.
         if t not in LP_KNOWN and not (800 <= t <= 959 and t % 4 == 0):

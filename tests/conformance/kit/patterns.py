@@ -58,31 +58,39 @@ async def data_forwarded(t, build):
 def dropped_interests(spec, rows, on, tags=()):
     """Registers one case per (id, sentence, build)."""
     for id_, requirement, build in rows:
+
         async def run(t, build=build):
             await interest_dropped(t, build)
+
         case(id_, spec, requirement, on=on, tags=tags)(run)
 
 
 def dropped_data(spec, rows, on, tags=()):
     for id_, requirement, build in rows:
+
         async def run(t, build=build):
             await data_dropped(t, build)
+
         case(id_, spec, requirement, on=on, tags=tags)(run)
 
 
 def forwarded_data(spec, rows, on, tags=()):
     for id_, requirement, build in rows:
+
         async def run(t, build=build):
             await data_forwarded(t, build)
+
         case(id_, spec, requirement, on=on, tags=tags)(run)
 
 
 def unchanged_interests(spec, rows, on, tags=()):
     """Interests that must arrive byte for byte."""
     for id_, requirement, build in rows:
+
         async def run(t, build=build):
             sent, got, _, _ = await interest_forwarded(t, build)
             equal(got.net, sent, "Interest bytes")
+
         case(id_, spec, requirement, on=on, tags=tags)(run)
 
 
@@ -91,5 +99,15 @@ def deep(components, count, size=1):
     return components + [comp(bytes([65 + i % 26]) * size) for i in range(count)]
 
 
-__all__ = ["interest_dropped", "interest_forwarded", "data_dropped", "data_forwarded", "dropped_interests",
-           "dropped_data", "forwarded_data", "unchanged_interests", "deep", "interest"]
+__all__ = [
+    "interest_dropped",
+    "interest_forwarded",
+    "data_dropped",
+    "data_forwarded",
+    "dropped_interests",
+    "dropped_data",
+    "forwarded_data",
+    "unchanged_interests",
+    "deep",
+    "interest",
+]

@@ -9,11 +9,15 @@ def joined(components):
 
 
 async def fib(t, prefix):
-    return mgmt.fib_entries(await mgmt.dataset(await t.manager(), "fib/list")).get(joined(prefix), {})
+    return mgmt.fib_entries(await mgmt.dataset(await t.manager(), "fib/list")).get(
+        joined(prefix), {}
+    )
 
 
 async def rib(t, prefix):
-    return mgmt.rib_entries(await mgmt.dataset(await t.manager(), "rib/list")).get(joined(prefix), [])
+    return mgmt.rib_entries(await mgmt.dataset(await t.manager(), "rib/list")).get(
+        joined(prefix), []
+    )
 
 
 async def arrives(t, face, target, consumer=None):

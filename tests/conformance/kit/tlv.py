@@ -73,7 +73,7 @@ def read_num(buf: bytes, at: int) -> tuple[int, int]:
     end = at + 1 + size
     if end > len(buf):
         raise IndexError(end)
-    n = int.from_bytes(buf[at + 1:end], "big")
+    n = int.from_bytes(buf[at + 1 : end], "big")
     if n < {253: 253, 254: 0x10000, 255: 0x100000000}[first]:
         raise Malformed(f"number {n} in {size + 1} bytes")
     return n, end
@@ -85,7 +85,7 @@ def read_tlv(buf: bytes, at: int = 0) -> tuple[int, bytes, int]:
     length, p = read_num(buf, p)
     if p + length > len(buf):
         raise IndexError(p + length)
-    return typ, bytes(buf[p:p + length]), p + length
+    return typ, bytes(buf[p : p + length]), p + length
 
 
 def read_all(buf: bytes) -> list[tuple[int, bytes]]:
@@ -107,6 +107,7 @@ def read_nni(value: bytes) -> int:
 
 
 # Names are lists of whole component elements.
+
 
 def comp(value: bytes | str, typ: int = GENERIC) -> bytes:
     return tlv(typ, value.encode() if isinstance(value, str) else value)

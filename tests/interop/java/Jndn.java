@@ -1,4 +1,5 @@
-// jndn in its usual form: an RSA key, a registration (command Interest of format 0.2), one exchange.
+// jndn in its usual form: an RSA key, a registration (command Interest of format 0.2), one
+// exchange.
 // Usage: java -cp 'jars/*' Jndn.java <uplink URI> <producer uplink URI> <prefix>
 import java.nio.ByteBuffer;
 import java.security.KeyPair;

@@ -86,7 +86,7 @@ class GraphFiles(Graphs):
         path = self.file(text)
         line = 1 + text[: text.index("Data /b content")].count("\n")
         output = self.nw("graph", "test", path, code=1, timeout=60).stdout.decode()
-        self.assertRegex(output, rf"FAILED +\S*my\.graph:\d+: an Interest goes north")
+        self.assertRegex(output, r"FAILED +\S*my\.graph:\d+: an Interest goes north")
         self.assertIn(f"line {line}: out apps", output)
         self.assertIn('name: expected "/b", got "/a"', output)
         self.assertRegex(output, "2 passed, 1 failed")

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -454,8 +455,46 @@ class SingleElement(Services):
             self.nw("service", "graph", "content_store").stdout.decode(),
             r"content_store = content_store\(mib = 16\)",
         )
-        self.nw("service", "drain", "content_store")
+        started = time.monotonic()
+        self.nw("service", "drain", "content_store", "--wait")
+        self.assertLess(time.monotonic() - started, 2, "an idle service drains within half a second")
         self.check_ended(process, "content_store")
+
+    def test_sigterm_with_drain_on_term_drains_and_second_one_ends(self):
+        # A backward router is not idle while an Interest is pending, here at a silent neighbour.
+        silent = socket.socket(socket.AF_UNIX)
+        self.addCleanup(silent.close)
+        silent.bind(f"{self.folder}/silent.sock")
+        silent.listen()
+        to = f"next=unix://{self.folder}/silent.sock"
+        arguments = ["--listen", f"unix://{self.near}", "--to", to]
+        for idle in (True, False):
+            name = "idle" if idle else "busy"
+            process = self.service(
+                name, "backward_router", *arguments, "--name", name, "--drain-on-term", "30"
+            )
+            self.until(lambda: Path(self.near).exists(), "the service listens")
+            peek = None
+            if not idle:
+                peek = subprocess.Popen(
+                    [NW, "peek", "-s", f"unix://{self.near}", "/unanswered", "--lifetime", "20000"],
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    stdin=subprocess.DEVNULL,
+                )
+                self.addCleanup(peek.kill)
+                time.sleep(0.5)
+            process.send_signal(signal.SIGTERM)
+            if not idle:
+                time.sleep(1)
+                self.assertIsNone(process.poll(), "it waits for the pending reply")
+                process.send_signal(signal.SIGTERM)
+            started = time.monotonic()
+            self.check_ended(process, name)
+            self.assertLess(time.monotonic() - started, 2)
+            if peek:
+                peek.kill()
+                peek.wait()
 
     def test_application_and_router_connect_by_shared_memory(self):
         router = self.producer()

@@ -21,6 +21,10 @@ use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// Interval at which `nw service drain --wait` checks whether the service has ended.
+const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Subcommand)]
 pub enum ServiceCommand {
@@ -69,6 +73,9 @@ pub enum ServiceCommand {
     Drain {
         #[command(flatten)]
         service: Service,
+        /// Return when the service has ended
+        #[arg(long)]
+        wait: bool,
     },
     /// End a service immediately
     Stop {
@@ -112,6 +119,9 @@ pub struct Run {
     /// Path of its control socket; default: derived from its name
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
+    /// On SIGTERM, drain for at most this many seconds; a second SIGTERM ends the service at once
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub drain_on_term: Option<u64>,
     /// Log level: error, warn, info, debug, trace
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log: String,
@@ -127,9 +137,7 @@ pub fn service(action: &ServiceCommand) -> Result<ExitCode> {
         ServiceCommand::Graph { service, set, order } => {
             graph(&service.address(), set.as_deref(), order)?
         }
-        ServiceCommand::Drain { service } => {
-            drop(http::request(&service.address(), Method::Post, "/v1/drain", None)?)
-        }
+        ServiceCommand::Drain { service, wait } => drain(&service.address(), *wait)?,
         ServiceCommand::Stop { service } => {
             drop(http::request(&service.address(), Method::Post, "/v1/stop", None)?)
         }
@@ -169,7 +177,8 @@ fn run(args: &Run) -> Result<ExitCode> {
     let _levels = Levels::start(&args.log, LogFormat::Text)?;
     let signals = Signals::new([SIGTERM, SIGINT]).context("can't watch for signals")?;
     let mut host = Host::new(&graph)?;
-    stop_on(signals, host.handle())?;
+    let drain_limit = args.drain_on_term.map(Duration::from_secs);
+    stop_on(signals, host.handle(), drain_limit)?;
     let control = args.control.clone().unwrap_or_else(|| control_path(&name));
     let server = serve(&control, &name, &language::write(&graph), host.handle())?;
     host.listeners().iter().for_each(|uri| tracing::info!(%uri, "listening"));
@@ -226,16 +235,30 @@ fn graph_of_element(element: &str, args: &Run) -> Result<Graph> {
     bail!(messages.join("\n"))
 }
 
-fn stop_on(mut signals: Signals, handle: Handle) -> Result<()> {
+/// Stops the service on SIGINT or SIGTERM. With a limit, the first SIGTERM drains it instead.
+fn stop_on(mut signals: Signals, handle: Handle, drain_limit: Option<Duration>) -> Result<()> {
     let watch = move || {
-        if signals.forever().next().is_some() {
-            handle.stop();
+        let mut drain_limit = drain_limit;
+        for signal in signals.forever() {
+            match drain_limit.take().filter(|_| signal == SIGTERM) {
+                Some(limit) if handle.drain(limit).is_ok() => tracing::info!("draining"),
+                _ => return handle.stop(),
+            }
         }
     };
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(watch)
         .context("can't start a thread")?;
+    Ok(())
+}
+
+/// Drains a service, and waits for its end if wanted: its control socket is closed then.
+fn drain(address: &ControlAddress, wait: bool) -> Result<()> {
+    http::request(address, Method::Post, "/v1/drain", None)?;
+    while wait && http::request(address, Method::Get, "/v1/service", None).is_ok() {
+        std::thread::sleep(DRAIN_POLL_INTERVAL);
+    }
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use nw_api::service::{
     GraphChange, GraphOrder, GraphText, ServiceDrops, ServiceLink, ServicePort, ServiceStatistics,
     ServiceStatus,
 };
-use nw_graph::host::{Handle, HostError, Report};
+use nw_graph::host::{DRAIN_MAX, Handle, HostError, Report};
 use nw_graph::{ChangeMode, GraphFile, language};
 use nw_rest_api::{ApiError, Body, ServeError, Server};
 use std::path::{Path, PathBuf};
@@ -256,7 +256,7 @@ fn graph_text(shared: &Shared) -> std::sync::MutexGuard<'_, String> {
 /// Accept no more Interests, and stop when no reply is awaited
 #[utoipa::path(post, path = "/v1/drain", tag = "service", responses((status = 202), (status = 503, body = Problem)))]
 async fn drain(State(shared): State<Shared>) -> Result<StatusCode, ApiError> {
-    shared.handle.drain().map_err(|error| host_error(&error))?;
+    shared.handle.drain(DRAIN_MAX).map_err(|error| host_error(&error))?;
     Ok(StatusCode::ACCEPTED)
 }
 

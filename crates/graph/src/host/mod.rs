@@ -35,10 +35,10 @@ const CHUNKS_MAX: usize = 256;
 const PACKETS_MAX: usize = 65_536;
 /// Messages from handles that may wait for the loop.
 const MESSAGES_MAX: usize = 64;
-/// A draining graph ends when it is idle, but not before [`DRAIN_MIN`], and at the latest after
-/// this.
-const DRAIN_MAX: Duration = Duration::from_secs(8);
-const DRAIN_MIN: Duration = Duration::from_millis(500);
+/// Default of the time after which a draining graph ends even if replies are awaited.
+pub const DRAIN_MAX: Duration = Duration::from_secs(8);
+/// Least time of draining: elements without state don't show what is still awaited.
+const DRAIN_MIN: Duration = Duration::from_millis(400);
 /// Epoll token of the host's own event descriptor; tokens of faces are above 2^32.
 const WAKE: u64 = 0;
 
@@ -87,7 +87,7 @@ fn system(what: &'static str) -> impl Fn(Errno) -> HostError {
 enum Message {
     Change(Box<Graph>, Vec<Endpoint>, ChangeMode, Sender<Result<(), HostError>>),
     Report(Sender<Report>),
-    Drain,
+    Drain(Duration),
     Stop,
 }
 
@@ -111,12 +111,13 @@ impl Handle {
         let _ = self.send_message(Message::Stop);
     }
 
-    /// Drops new Interests from now on, and stops when no reply is awaited any more, or after 8 s.
+    /// Drops new Interests from now on, and stops when no reply is awaited any more, or after
+    /// `limit`. A graph that is draining already keeps its limit.
     ///
     /// # Errors
     /// If the graph has ended.
-    pub fn drain(&self) -> Result<(), HostError> {
-        self.send_message(Message::Drain)
+    pub fn drain(&self, limit: Duration) -> Result<(), HostError> {
+        self.send_message(Message::Drain(limit))
     }
 
     /// Replaces the running graph by a checked one; when this returns, packets pass through the new
@@ -185,8 +186,8 @@ pub struct Host {
     workers: Option<WorkerPool>,
     /// When to open missing faces again.
     retry_at: Option<Timestamp>,
-    /// Latest end of draining; `None` if the graph is not draining.
-    drain_deadline: Option<Timestamp>,
+    /// Earliest and latest end of draining; `None` if the graph is not draining.
+    draining: Option<(Timestamp, Timestamp)>,
     /// Interests dropped while draining.
     drain_drops: DropCounters,
 }
@@ -251,7 +252,7 @@ impl Host {
             out: Vec::new(),
             workers: None,
             retry_at: None,
-            drain_deadline: None,
+            draining: None,
             drain_drops: DropCounters::default(),
         };
         host.open_all()?;
@@ -307,7 +308,7 @@ impl Host {
         Report {
             uptime_s: self.now().since(Timestamp::START).as_secs_f64(),
             changing: self.engine.is_changing(),
-            draining: self.drain_deadline.is_some(),
+            draining: self.draining.is_some(),
             received: report::received(&totals),
             sent: report::sent(&totals),
             faces: faces.iter().map(|(name, status)| FaceReport::new(name, status)).collect(),
@@ -414,8 +415,11 @@ impl Host {
     }
 
     fn timeout(&self, now: Timestamp) -> Option<Timespec> {
-        let timers =
-            [self.faces.deadline(), self.engine.deadline(), self.retry_at, self.drain_deadline];
+        // A graph that is idle at the earliest end of draining ends then. Later it becomes idle by a
+        // packet or a timer of an element, after which the loop checks again.
+        let drain =
+            self.draining.map(|(earliest, latest)| if now < earliest { earliest } else { latest });
+        let timers = [self.faces.deadline(), self.engine.deadline(), self.retry_at, drain];
         let due = timers.into_iter().flatten().min().filter(|due| *due != Timestamp::NEVER)?;
         let wait = due.since(now);
         Some(Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) })
@@ -424,7 +428,7 @@ impl Host {
     /// Processes the packets that were read, and queues those that leave.
     fn forward(&mut self, now: Timestamp) {
         self.process_face_events(now);
-        if self.drain_deadline.is_some() {
+        if self.draining.is_some() {
             self.drop_interests();
         }
         self.engine.process(now, &mut self.batch, &mut self.pool, &mut self.out);
@@ -478,11 +482,10 @@ impl Host {
         self.batch = replies;
     }
 
-    /// Returns whether draining is complete. Elements without state don't show what is still
-    /// awaited, so draining takes at least [`DRAIN_MIN`].
+    /// Returns whether draining is complete: no reply is awaited, or its time is over.
     fn is_drained(&self, now: Timestamp) -> bool {
-        self.drain_deadline.is_some_and(|latest| {
-            now >= latest || now + DRAIN_MAX >= latest + DRAIN_MIN && self.engine.is_idle()
+        self.draining.is_some_and(|(earliest, latest)| {
+            now >= latest || now >= earliest && self.engine.is_idle()
         })
     }
 
@@ -587,7 +590,9 @@ impl Host {
         while let Ok(message) = self.messages.try_recv() {
             match message {
                 Message::Stop => return false,
-                Message::Drain => drop(self.drain_deadline.get_or_insert(now + DRAIN_MAX)),
+                Message::Drain(limit) => {
+                    self.draining.get_or_insert((now + DRAIN_MIN.min(limit), now + limit));
+                }
                 // The requester may have ended.
                 Message::Report(reply) => drop(reply.send(self.report())),
                 Message::Change(graph, endpoints, mode, reply) => {

@@ -273,7 +273,8 @@ fn vectors() -> String {
     let mut text = String::from(
         "# Which shard each packet goes to: held by crates/wire (in Rust) and crates/kernel (in the kernel). Written by\n\
          # NW_WRITE_VECTORS=1 cargo test -p nw-wire --test shards\n\
-         # key WORD WORD: of the hash, for the lines behind it. Else: shards, shard, reason, packet.\n",
+         # key WORD WORD: of the hash, for the lines behind it. Else: shards, shard, reason, \
+         packet.\n",
     );
     for (number, packet) in packets().iter().enumerate() {
         let words = KEYS[number % KEYS.len()];
@@ -382,20 +383,30 @@ fn decoding_agrees_with_shard_vectors() {
 proptest! {
     #[test]
     fn decoding_agrees(
-        seed: u64, count in 1..17usize, shards in 1..=64u8, is_data: bool, nack: bool, bytes in proptest::collection::vec(any::<u8>(), 0..10),
+        seed: u64,
+        count in 1..17usize,
+        shards in 1..=64u8,
+        is_data: bool,
+        nack: bool,
+        bytes in proptest::collection::vec(any::<u8>(), 0..10),
     ) {
         let key = HashKey::new(KEYS[1]);
         let name = Dice(seed).name(count);
         let packet = if is_data { data(&name) } else { interest(&name) };
         let nack = (nack && !is_data).then_some(NackReason::Congestion);
-        let packet = link(&LpHeader { pit_token: token(&bytes), nack, ..LpHeader::default() }, &packet);
+        let header = LpHeader { pit_token: token(&bytes), nack, ..LpHeader::default() };
+        let packet = link(&header, &packet);
         if let Some(expected) = decoded(&packet, &key, shards) {
             prop_assert_eq!(shard_of_packet(&packet, &key, shards), expected);
         }
     }
 
     #[test]
-    fn any_bytes_have_a_shard(bytes in proptest::collection::vec(any::<u8>(), 0..200), first in 0..4usize, shards in 1..=64u8) {
+    fn any_bytes_have_a_shard(
+        bytes in proptest::collection::vec(any::<u8>(), 0..200),
+        first in 0..4usize,
+        shards in 1..=64u8,
+    ) {
         let packet = [&[5, 6, 100, 7][first..=first], &bytes].concat();
         prop_assert!(shard_of_packet(&packet, &HashKey::new(KEYS[2]), shards).0 < shards);
     }
@@ -404,7 +415,11 @@ proptest! {
     fn fragments_of_a_packet_share_a_shard(first: u64, count in 2..400u64, shards in 1..=64u8) {
         let key = HashKey::new(KEYS[0]);
         let shard = |index: u64| {
-            let header = LpHeader { sequence: Some(first.wrapping_add(index)), fragment: Some((index, count)), ..LpHeader::default() };
+            let header = LpHeader {
+                sequence: Some(first.wrapping_add(index)),
+                fragment: Some((index, count)),
+                ..LpHeader::default()
+            };
             shard_of_packet(&link(&header, b"part"), &key, shards)
         };
         prop_assert_eq!(shard(0), shard(count - 1));

@@ -705,22 +705,7 @@ impl Faces {
             return None;
         }
         let Some((source, destination)) = frame.addresses else {
-            let (index, group) = self.sockets.iter().enumerate().find_map(|(at, socket)| {
-                match &socket.as_ref()?.medium {
-                    Medium::Ether(port)
-                        if (port.interface, port.vlan) == (interface, frame.vlan.unwrap_or(0)) =>
-                    {
-                        Some((at, port.group))
-                    }
-                    _ => None,
-                }
-            })?;
-            let sender = Peer::Mac(frame.source);
-            return match frame.destination {
-                to if to == group => Some((index, Peer::Mac(group), sender.sender_number())),
-                to if to == own => Some((index, sender, 0)),
-                _ => None,
-            };
+            return self.socket_of_ethernet_frame(frame, interface, own);
         };
         // Datagrams in VLANs are left to the kernel: it knows which interface they are for.
         if frame.vlan.is_some() {
@@ -733,20 +718,7 @@ impl Faces {
         }
         let watched = self.interfaces.watched()?;
         if destination.ip().is_multicast() || frame.destination.is_group() {
-            let sockets = self.sockets.iter().enumerate();
-            let (index, group) =
-                sockets.into_iter().find_map(|(at, socket)| match &socket.as_ref()?.medium {
-                    Medium::Group { interface: on, group, .. }
-                        if *on == interface
-                            && (group.ip(), group.port())
-                                == (destination.ip(), destination.port()) =>
-                    {
-                        Some((at, *group))
-                    }
-                    _ => None,
-                })?;
-            let sender = Peer::Ip(frame::scoped(source, interface)).sender_number();
-            return self.can_be_peer(source).then_some((index, Peer::Ip(group), sender));
+            return self.socket_of_group_datagram(source, destination, interface);
         }
         let ours = watched.iter().any(|interface| interface.addresses.contains(&destination.ip()));
         if !ours || !self.can_be_peer(source) {
@@ -765,6 +737,56 @@ impl Faces {
         let (_, index) = found.max()?;
         previous.socket = Some((destination, index));
         Some((index, Peer::Ip(frame::scoped(source, interface)), 0))
+    }
+
+    /// As [`socket_of_frame`](Self::socket_of_frame), for NDN over Ethernet.
+    #[inline]
+    fn socket_of_ethernet_frame(
+        &self,
+        frame: &ReceivedFrame,
+        interface: u32,
+        own: Mac,
+    ) -> Option<(usize, Peer, u64)> {
+        let at_port = (interface, frame.vlan.unwrap_or(0));
+        let (index, group) =
+            self.sockets.iter().enumerate().find_map(|(at, socket)| {
+                match &socket.as_ref()?.medium {
+                    Medium::Ether(port) if (port.interface, port.vlan) == at_port => {
+                        Some((at, port.group))
+                    }
+                    _ => None,
+                }
+            })?;
+        let sender = Peer::Mac(frame.source);
+        match frame.destination {
+            to if to == group => Some((index, Peer::Mac(group), sender.sender_number())),
+            to if to == own => Some((index, sender, 0)),
+            _ => None,
+        }
+    }
+
+    /// As [`socket_of_frame`](Self::socket_of_frame), for a datagram to a multicast group.
+    #[inline]
+    fn socket_of_group_datagram(
+        &self,
+        source: SocketAddr,
+        destination: SocketAddr,
+        interface: u32,
+    ) -> Option<(usize, Peer, u64)> {
+        let wanted = (destination.ip(), destination.port());
+        let (index, group) =
+            self.sockets.iter().enumerate().find_map(|(at, socket)| {
+                match &socket.as_ref()?.medium {
+                    Medium::Group { interface: on, group, .. }
+                        if *on == interface && (group.ip(), group.port()) == wanted =>
+                    {
+                        Some((at, *group))
+                    }
+                    _ => None,
+                }
+            })?;
+        let sender = Peer::Ip(frame::scoped(source, interface)).sender_number();
+        self.can_be_peer(source).then_some((index, Peer::Ip(group), sender))
     }
 
     /// Returns whether an address can be a peer's: not this machine's own, not loopback,

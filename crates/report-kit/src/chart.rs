@@ -73,9 +73,9 @@ pub struct Chart {
     pub x: Axis,
     /// Upwards.
     pub y: Axis,
-    /// How.
+    /// How the values are drawn.
     pub style: Style,
-    /// What.
+    /// Lines with their values.
     pub lines: Vec<Line>,
 }
 

@@ -718,7 +718,8 @@ impl Faces {
         }
         let watched = self.interfaces.watched()?;
         if destination.ip().is_multicast() || frame.destination.is_group() {
-            return self.socket_of_group_datagram(source, destination, interface);
+            let found = self.socket_of_group_datagram(source, destination, interface)?;
+            return self.can_be_peer(source).then_some(found);
         }
         let ours = watched.iter().any(|interface| interface.addresses.contains(&destination.ip()));
         if !ours || !self.can_be_peer(source) {
@@ -737,56 +738,6 @@ impl Faces {
         let (_, index) = found.max()?;
         previous.socket = Some((destination, index));
         Some((index, Peer::Ip(frame::scoped(source, interface)), 0))
-    }
-
-    /// As [`socket_of_frame`](Self::socket_of_frame), for NDN over Ethernet.
-    #[inline]
-    fn socket_of_ethernet_frame(
-        &self,
-        frame: &ReceivedFrame,
-        interface: u32,
-        own: Mac,
-    ) -> Option<(usize, Peer, u64)> {
-        let at_port = (interface, frame.vlan.unwrap_or(0));
-        let (index, group) =
-            self.sockets.iter().enumerate().find_map(|(at, socket)| {
-                match &socket.as_ref()?.medium {
-                    Medium::Ether(port) if (port.interface, port.vlan) == at_port => {
-                        Some((at, port.group))
-                    }
-                    _ => None,
-                }
-            })?;
-        let sender = Peer::Mac(frame.source);
-        match frame.destination {
-            to if to == group => Some((index, Peer::Mac(group), sender.sender_number())),
-            to if to == own => Some((index, sender, 0)),
-            _ => None,
-        }
-    }
-
-    /// As [`socket_of_frame`](Self::socket_of_frame), for a datagram to a multicast group.
-    #[inline]
-    fn socket_of_group_datagram(
-        &self,
-        source: SocketAddr,
-        destination: SocketAddr,
-        interface: u32,
-    ) -> Option<(usize, Peer, u64)> {
-        let wanted = (destination.ip(), destination.port());
-        let (index, group) =
-            self.sockets.iter().enumerate().find_map(|(at, socket)| {
-                match &socket.as_ref()?.medium {
-                    Medium::Group { interface: on, group, .. }
-                        if *on == interface && (group.ip(), group.port()) == wanted =>
-                    {
-                        Some((at, *group))
-                    }
-                    _ => None,
-                }
-            })?;
-        let sender = Peer::Ip(frame::scoped(source, interface)).sender_number();
-        self.can_be_peer(source).then_some((index, Peer::Ip(group), sender))
     }
 
     /// Returns whether an address can be a peer's: not this machine's own, not loopback,

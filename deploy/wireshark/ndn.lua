@@ -113,7 +113,8 @@ local IS_SEQUENCE = { Sequence = true, Ack = true, TxSequence = true }
 local malformed = ProtoExpert.new("ndn.malformed", "Malformed NDN element", expert.group.MALFORMED, expert.severity.ERROR)
 ndn.experts = { malformed }
 
--- Returns the value and the length in bytes of a TLV number, or nil if the buffer ends before the number.
+-- Returns the value and the length in bytes of a TLV number, or nil if the buffer ends before the
+-- number.
 local function var_number(buffer, at)
   if at >= buffer:len() then return nil end
   local first = buffer(at, 1):uint()
@@ -223,7 +224,8 @@ local function add_name(e, tree, depth, found)
   local text = name_text(e.buffer, e.start, e.stop)
   -- The name of the packet itself, not of its key locator.
   if depth == 1 then found.name = text end
-  dissect_elements(e.buffer, e.start, e.stop, tree:add(fields.name, e.whole, text), e.inside, depth + 1, found)
+  local branch = tree:add(fields.name, e.whole, text)
+  dissect_elements(e.buffer, e.start, e.stop, branch, e.inside, depth + 1, found)
 end
 
 local function add_component(e, tree)
@@ -238,7 +240,9 @@ local function add_nested(e, tree, depth, found)
     branch:add(fields.type, e.header, e.type):set_generated()
     branch:add(fields.length, e.header, e.length):set_generated()
   end
-  if depth < DEPTH_MAX then dissect_elements(e.buffer, e.start, e.stop, branch, e.inside, depth + 1, found) end
+  if depth < DEPTH_MAX then
+    dissect_elements(e.buffer, e.start, e.stop, branch, e.inside, depth + 1, found)
+  end
 end
 
 local function add_fragment(e, tree, _, found)
@@ -250,7 +254,12 @@ local function add_fragment(e, tree, _, found)
   end
 end
 
-local ADD = { [NAME] = add_name, [COMPONENT] = add_component, [NEST] = add_nested, [FRAGMENT] = add_fragment }
+local ADD = {
+  [NAME] = add_name,
+  [COMPONENT] = add_component,
+  [NEST] = add_nested,
+  [FRAGMENT] = add_fragment,
+}
 
 -- Collects the values of link headers for the summary.
 local function collect(e, found)
@@ -262,7 +271,8 @@ local function collect(e, found)
   if e.title == "FragCount" then found.frag_count = number end
 end
 
--- Adds an element to the tree and returns the start of the next one, or nil if this one is incomplete.
+-- Adds an element to the tree and returns the start of the next one, or nil if this one is
+-- incomplete.
 local function dissect_element(buffer, at, stop, tree, known, depth, found)
   local type_number, start, length = element(buffer, at)
   if not type_number or start + length > stop then
@@ -310,7 +320,8 @@ local function set_columns(pinfo, summaries)
   pinfo.cols.info = table.concat(summaries, ", ")
 end
 
--- Dissects frames, datagrams and messages, which contain one or more packets. Ethernet pads short frames.
+-- Dissects frames, datagrams and messages, which contain one or more packets. Ethernet pads short
+-- frames.
 function ndn.dissector(tvb, pinfo, tree)
   local at, summaries = 0, {}
   while at < tvb:len() do

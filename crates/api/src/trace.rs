@@ -1,7 +1,8 @@
 //! Decisions about packets as text, for `nw trace`.
 
-use nw_element_api::DropReason;
+use core::time::Duration;
 use nw_element_api::decision_trace::{Decision, NotSent};
+use nw_element_api::{DropReason, FaceId};
 use nw_name::Name;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -37,7 +38,7 @@ const fn is_zero(number: &u64) -> bool {
 }
 
 /// Formats a duration with a suitable unit.
-fn time(duration: core::time::Duration) -> String {
+fn time(duration: Duration) -> String {
     match duration.as_nanos() {
         0..1_000_000 => format!("{} µs", duration.as_micros()),
         1_000_000..1_000_000_000 => format!("{:.1} ms", duration.as_secs_f64() * 1e3),
@@ -52,15 +53,11 @@ pub fn describe(
     name: &Name,
     strategy: Option<&Name>,
 ) -> (&'static str, Option<u64>, String) {
-    let face_of = |face: &nw_element_api::FaceId| Some(face.number());
+    let face_of = |face: &FaceId| Some(face.number());
     match decision {
         Decision::InterestIn { face, can_be_prefix, must_be_fresh, lifetime_ms, hop_limit } => {
-            let mut text = format!("Interest from face {face}");
-            text.push_str(if *can_be_prefix { ", CanBePrefix" } else { "" });
-            text.push_str(if *must_be_fresh { ", MustBeFresh" } else { "" });
-            text.push_str(&format!(", lifetime {lifetime_ms} ms"));
-            text.push_str(&hop_limit.map(|hops| format!(", hop limit {hops}")).unwrap_or_default());
-            ("interest", face_of(face), text)
+            let selectors = (*can_be_prefix, *must_be_fresh);
+            ("interest", face_of(face), interest_text(face, selectors, *lifetime_ms, *hop_limit))
         }
         Decision::StoreHit => ("content_store", None, "content store: hit".into()),
         Decision::StoreMiss => ("content_store", None, "content store: miss".into()),
@@ -72,22 +69,10 @@ pub fn describe(
         Decision::StoreOff => ("content_store", None, "content store: disabled".into()),
         Decision::PendingNew => ("pit", None, "PIT: new entry".into()),
         Decision::PendingJoined { downstreams, again } => {
-            let from = if *again { "retransmitted by this face" } else { "aggregated" };
-            (
-                "pit",
-                None,
-                format!("PIT: already pending, {from}; {} waiting", count(*downstreams, "face")),
-            )
+            ("pit", None, joined_text(*downstreams, *again))
         }
         Decision::Route { prefix_len, next_hops, by_hint } => {
-            let words = match by_hint {
-                true => format!("FIB: by the forwarding hint, {}", count(*next_hops, "next hop")),
-                false => {
-                    let prefix = name.as_ref().prefix(*prefix_len);
-                    format!("FIB: {prefix} has {}", count(*next_hops, "next hop"))
-                }
-            };
-            ("fib", None, words)
+            ("fib", None, route_text(name, *prefix_len, *next_hops, *by_hint))
         }
         Decision::NoRoute => ("fib", None, "FIB: no prefix of the name has an entry".into()),
         Decision::Strategy(_) => {
@@ -108,20 +93,7 @@ pub fn describe(
             ("strategy", face_of(face), format!("strategy: to face {face}{cost}, {reason}; sent"))
         }
         Decision::DataIn { face, after, answers, freshness_ms } => {
-            let after = match after {
-                Some(after) => format!(" after {}", time(*after)),
-                None => ", which received no Interest".to_owned(),
-            };
-            let fresh = match freshness_ms {
-                0 => "never fresh".to_owned(),
-                ms => format!("fresh for {ms} ms"),
-            };
-            let answers = count(*answers, "pending Interest");
-            (
-                "data",
-                face_of(face),
-                format!("Data from face {face}{after}: answers {answers}, {fresh}"),
-            )
+            ("data", face_of(face), data_text(face, *after, *answers, *freshness_ms))
         }
         Decision::Cached => ("content_store", None, "content store: cached".into()),
         Decision::CachedAgain => {
@@ -141,6 +113,50 @@ pub fn describe(
             ("pit", None, format!("PIT: expired after {} without an answer", time(*after)))
         }
     }
+}
+
+/// Describes a received Interest. `selectors`: CanBePrefix, MustBeFresh.
+fn interest_text(
+    face: &FaceId,
+    selectors: (bool, bool),
+    lifetime_ms: u32,
+    hop_limit: Option<u8>,
+) -> String {
+    let mut text = format!("Interest from face {face}");
+    text.push_str(if selectors.0 { ", CanBePrefix" } else { "" });
+    text.push_str(if selectors.1 { ", MustBeFresh" } else { "" });
+    text.push_str(&format!(", lifetime {lifetime_ms} ms"));
+    text.push_str(&hop_limit.map(|hops| format!(", hop limit {hops}")).unwrap_or_default());
+    text
+}
+
+/// Describes an Interest for which an entry was pending. `again`: this face was a downstream.
+fn joined_text(downstreams: u32, again: bool) -> String {
+    let from = if again { "retransmitted by this face" } else { "aggregated" };
+    format!("PIT: already pending, {from}; {} waiting", count(downstreams, "face"))
+}
+
+/// Describes the FIB entry that applies.
+fn route_text(name: &Name, prefix_len: usize, next_hops: u32, by_hint: bool) -> String {
+    let next_hops = count(next_hops, "next hop");
+    if by_hint {
+        return format!("FIB: by the forwarding hint, {next_hops}");
+    }
+    format!("FIB: {} has {next_hops}", name.as_ref().prefix(prefix_len))
+}
+
+/// Describes received Data.
+fn data_text(face: &FaceId, after: Option<Duration>, answers: u32, freshness_ms: u32) -> String {
+    let after = match after {
+        Some(after) => format!(" after {}", time(after)),
+        None => ", which received no Interest".to_owned(),
+    };
+    let fresh = match freshness_ms {
+        0 => "never fresh".to_owned(),
+        ms => format!("fresh for {ms} ms"),
+    };
+    let answers = count(answers, "pending Interest");
+    format!("Data from face {face}{after}: answers {answers}, {fresh}")
 }
 
 /// Returns why an Interest was not sent to a next hop.
@@ -192,8 +208,7 @@ fn short_strategy(name: &Name) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::time::Duration;
-    use nw_element_api::{DropCause, FaceId};
+    use nw_element_api::DropCause;
 
     #[test]
     fn describe_returns_text_for_each_decision() {

@@ -362,22 +362,8 @@ impl Client {
             return Err(ClientError::Interrupted);
         }
         self.flush();
-        let wake = self.faces.deadline().map(|deadline| deadline.since(self.now()));
-        let stop_check = self.stop.as_ref().map(|_| STOP_LATENCY);
-        // The write may have detected the end of the connection.
-        let ended = self.faces.has_events().then_some(Duration::ZERO);
-        let timeout = [timeout, wake, stop_check, ended].into_iter().flatten().min();
-        let timespec = timeout.map(|t| rustix::time::Timespec {
-            tv_sec: t.as_secs() as i64,
-            tv_nsec: i64::from(t.subsec_nanos()),
-        });
         let mut events = [const { MaybeUninit::uninit() }; 4];
-        let ready: &[epoll::Event] = match epoll::wait(&self.epoll, &mut events, timespec.as_ref())
-        {
-            Ok((ready, _)) => ready,
-            Err(Errno::INTR) => &[],
-            Err(errno) => return Err(ClientError::System { what: "waiting for packets", errno }),
-        };
+        let ready = self.wait_ready(timeout, &mut events)?;
         let now = self.now();
         let mut received = 0;
         let mut batch = core::mem::take(&mut self.batch);
@@ -410,6 +396,39 @@ impl Client {
             }
         }
         self.batch = batch;
+        match self.take_face_events(now) {
+            Some(reason) => Err(ClientError::Closed(reason)),
+            None => {
+                self.flush();
+                Ok(received)
+            }
+        }
+    }
+
+    /// Waits until the face is ready or has to be served, for at most `timeout`.
+    fn wait_ready<'e>(
+        &self,
+        timeout: Option<Duration>,
+        events: &'e mut [MaybeUninit<epoll::Event>],
+    ) -> Result<&'e [epoll::Event], ClientError> {
+        let wake = self.faces.deadline().map(|deadline| deadline.since(self.now()));
+        let stop_check = self.stop.as_ref().map(|_| STOP_LATENCY);
+        // The write may have detected the end of the connection.
+        let ended = self.faces.has_events().then_some(Duration::ZERO);
+        let timeout = [timeout, wake, stop_check, ended].into_iter().flatten().min();
+        let timespec = timeout.map(|t| rustix::time::Timespec {
+            tv_sec: t.as_secs() as i64,
+            tv_nsec: i64::from(t.subsec_nanos()),
+        });
+        match epoll::wait(&self.epoll, events, timespec.as_ref()) {
+            Ok((ready, _)) => Ok(ready),
+            Err(Errno::INTR) => Ok(&[]),
+            Err(errno) => Err(ClientError::System { what: "waiting for packets", errno }),
+        }
+    }
+
+    /// Takes the events of the face. Returns why it was closed, if it was.
+    fn take_face_events(&mut self, now: Timestamp) -> Option<CloseReason> {
         let mut closed = None;
         for event in self.faces.events() {
             match event {
@@ -425,13 +444,7 @@ impl Client {
                 _ => {}
             }
         }
-        match closed {
-            Some(reason) => Err(ClientError::Closed(reason)),
-            None => {
-                self.flush();
-                Ok(received)
-            }
-        }
+        closed
     }
 
     /// Polls until the handler calls [`Outgoing::stop`], or `until` returns true (called at least

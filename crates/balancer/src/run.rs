@@ -272,24 +272,18 @@ impl Balancer {
         if config.health.enabled {
             threads.push(spawn_prober(&config, &handle, targets)?);
         }
-        let cluster: Vec<IpAddr> = config.cluster.addresses.iter().map(|ip| ip.0).collect();
         if config.routes.replicate {
             let watcher = RouteWatcher {
                 source: Arc::clone(&source),
                 shared_snapshot: Arc::clone(&shared_snapshot),
                 routes: config.routes.clone(),
-                cluster: cluster.clone(),
+                cluster: cluster_addresses(&config),
                 stop: Arc::clone(&stop),
                 on_event: handle.route_events(),
             };
             threads.push(spawn("routes", move || watcher.run())?);
         }
-        let agents = Agents::new(
-            config.cluster.name.clone(),
-            cluster,
-            Arc::clone(&shared_snapshot),
-            handle.clone(),
-        );
+        let agents = create_agents(&config, &shared_snapshot, &handle);
         let mut balancer = Balancer {
             members: Members::new(timeouts(&config), config.cluster.control_member.clone()),
             scaling: scaling::Scaling::new(&config.elastic),
@@ -629,6 +623,15 @@ fn timeouts(config: &Config) -> Timeouts {
         idle: Duration::from_millis(u64::from(config.drain.idle_ms)),
         failover: Duration::from_secs(u64::from(config.routes.failover_timeout_s)),
     }
+}
+
+fn cluster_addresses(config: &Config) -> Vec<IpAddr> {
+    config.cluster.addresses.iter().map(|ip| ip.0).collect()
+}
+
+fn create_agents(config: &Config, snapshot: &Arc<SharedSnapshot>, handle: &Handle) -> Agents {
+    let (name, addresses) = (config.cluster.name.clone(), cluster_addresses(config));
+    Agents::new(name, addresses, Arc::clone(snapshot), handle.clone())
 }
 
 /// Starts the thread that probes members.

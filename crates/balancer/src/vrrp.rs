@@ -65,43 +65,14 @@ pub fn configuration(config: &Config, options: &VrrpOptions) -> Result<String, V
     let outside = outside.ok_or(VrrpError::Missing("vrrp.outside", ", or with --outside"))?;
     let inside = options.inside.as_ref().or(vrrp.inside.as_ref());
     let inside = inside.ok_or(VrrpError::Missing("vrrp.inside", ", or with --inside"))?;
-    if vrrp.outside_addresses.is_empty() {
-        return Err(VrrpError::Missing(
-            "vrrp.outside_addresses",
-            ": the cluster's addresses with their network",
-        ));
-    }
-    if vrrp.inside_addresses.is_empty() {
-        return Err(VrrpError::Missing(
-            "vrrp.inside_addresses",
-            ": the gateway's addresses of members",
-        ));
-    }
-    if inside == outside && vrrp.inside_router_id == vrrp.outside_router_id {
-        return Err(VrrpError::SameId(vrrp.inside_router_id));
-    }
-    for ip in &config.cluster.addresses {
-        if !vrrp.outside_addresses.iter().any(|cidr| cidr.address == ip.0) {
-            return Err(VrrpError::NotMoving(ip.0));
-        }
-    }
-    checked("vrrp.outside", outside, is_interface, INTERFACE_TEXT)?;
-    checked("vrrp.inside", inside, is_interface, INTERFACE_TEXT)?;
-    checked("the path of nw", &options.program, is_path, PATH_TEXT)?;
-    checked("control.path", &options.control, is_path, PATH_TEXT)?;
-    checked(
-        "cluster.name",
-        &config.cluster.name,
-        crate::config::is_identifier,
-        "letters, digits, - and _",
-    )?;
+    check_sides(config, outside, inside)?;
+    check_texts(config, options, outside, inside)?;
     let name = &config.cluster.name;
     let mut text = format!(
         "# Made by `nw balancer vrrp` from the configuration of the cluster {name}. Each balancer has its own \
          priority and, perhaps, interfaces.\n\
-         # No state is kept in a balancer, so nothing is synchronised: both compute the same table
-         # from the same \
-         file and key.\n\
+         # No state is kept in a balancer, so nothing is synchronised: both compute the same \
+         table from the same file and key.\n\
          global_defs {{\n    vrrp_version 3\n    enable_script_security\n    script_user root\n    \
          vrrp_garp_master_repeat 3\n}}\n\n\
          vrrp_script nw_{name} {{\n    script \"{program} balancer status --control {control} --check\"\n    \
@@ -127,6 +98,52 @@ pub fn configuration(config: &Config, options: &VrrpOptions) -> Result<String, V
         );
     }
     Ok(text)
+}
+
+/// Checks the addresses and virtual router ids of both sides.
+fn check_sides(config: &Config, outside: &str, inside: &str) -> Result<(), VrrpError> {
+    let vrrp = &config.vrrp;
+    if vrrp.outside_addresses.is_empty() {
+        return Err(VrrpError::Missing(
+            "vrrp.outside_addresses",
+            ": the cluster's addresses with their network",
+        ));
+    }
+    if vrrp.inside_addresses.is_empty() {
+        return Err(VrrpError::Missing(
+            "vrrp.inside_addresses",
+            ": the gateway's addresses of members",
+        ));
+    }
+    if inside == outside && vrrp.inside_router_id == vrrp.outside_router_id {
+        return Err(VrrpError::SameId(vrrp.inside_router_id));
+    }
+    for ip in &config.cluster.addresses {
+        if !vrrp.outside_addresses.iter().any(|cidr| cidr.address == ip.0) {
+            return Err(VrrpError::NotMoving(ip.0));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the texts that the file will contain.
+fn check_texts(
+    config: &Config,
+    options: &VrrpOptions,
+    outside: &str,
+    inside: &str,
+) -> Result<(), VrrpError> {
+    checked("vrrp.outside", outside, is_interface, INTERFACE_TEXT)?;
+    checked("vrrp.inside", inside, is_interface, INTERFACE_TEXT)?;
+    checked("the path of nw", &options.program, is_path, PATH_TEXT)?;
+    checked("control.path", &options.control, is_path, PATH_TEXT)?;
+    checked(
+        "cluster.name",
+        &config.cluster.name,
+        crate::config::is_identifier,
+        "letters, digits, - and _",
+    )?;
+    Ok(())
 }
 
 const INTERFACE_TEXT: &str = "the name of an interface: at most 15 letters, digits and . _ - : @";

@@ -182,17 +182,19 @@ impl Control {
             Dataset::StatusXdp => {
                 env.xdp().iter().for_each(|interface| encode(interface, &mut item))
             }
-            Dataset::StatusGeneral => {
-                let status = ForwarderStatus {
-                    version: self.config.version.clone(),
-                    fib_entries: self.rib.listed_len() as u64,
-                    ..env.forwarder_status()
-                };
-                status.encode_fields(&mut item);
-            }
+            Dataset::StatusGeneral => self.forwarder_status(env).encode_fields(&mut item),
         }
         push(&mut item);
         true
+    }
+
+    /// Returns the status of the environment with the version and the number of FIB entries.
+    fn forwarder_status(&self, env: &dyn Environment) -> ForwarderStatus {
+        ForwarderStatus {
+            version: self.config.version.clone(),
+            fib_entries: self.rib.listed_len() as u64,
+            ..env.forwarder_status()
+        }
     }
 }
 

@@ -75,19 +75,31 @@ enum Step {
 fn step() -> impl proptest::strategy::Strategy<Value = Step> {
     let face = 0..FACES;
     let name = 0..NAMES.len();
+    let interest =
+        (face.clone(), name.clone(), any::<u8>(), 0u32..6, 0u16..300, 0u8..3, 0..FACES * 3);
+    let data =
+        (face.clone(), name.clone(), any::<bool>(), 0u8..2, 0u8..30, any::<bool>(), any::<bool>());
+    let wrong_by = prop_oneof![8 => Just(0), 1 => any::<u8>()];
+    let answer = (any::<usize>(), any::<bool>(), any::<bool>(), any::<bool>(), wrong_by);
     prop_oneof![
-        8 => (face.clone(), name.clone(), any::<u8>(), 0u32..6, 0u16..300, 0u8..3, 0..FACES * 3).prop_map(
-            |(face, name, flags, nonce, lifetime_ms, token, next_hop)| Step::Interest { face, name, flags, nonce, lifetime_ms, token, next_hop }),
-        2 => (face.clone(), name.clone(), any::<bool>(), 0u8..2, 0u8..30, any::<bool>(), any::<bool>()).prop_map(
-            |(face, name, longer, content, freshness_ms, no_cache, announced)| Step::Data { face, name, longer, content, freshness_ms, no_cache, announced }),
-        6 => (any::<usize>(), any::<bool>(), any::<bool>(), any::<bool>(), prop_oneof![8 => Just(0), 1 => any::<u8>()]).prop_map(
-            |(which, refuse, right_face, longer, wrong_by)| Step::Answer { which, refuse, right_face, longer, wrong_by }),
-        1 => (face.clone(), name.clone(), 0u32..6, any::<u64>()).prop_map(|(face, name, nonce, token)| Step::Nack { face, name, nonce, token }),
-        1 => (face.clone(), proptest::collection::vec(any::<u8>(), 0..40)).prop_map(|(face, bytes)| Step::Bytes { face, bytes }),
+        8 => interest.prop_map(|(face, name, flags, nonce, lifetime_ms, token, next_hop)| {
+            Step::Interest { face, name, flags, nonce, lifetime_ms, token, next_hop }
+        }),
+        2 => data.prop_map(|(face, name, longer, content, freshness_ms, no_cache, announced)| {
+            Step::Data { face, name, longer, content, freshness_ms, no_cache, announced }
+        }),
+        6 => answer.prop_map(|(which, refuse, right_face, longer, wrong_by)| {
+            Step::Answer { which, refuse, right_face, longer, wrong_by }
+        }),
+        1 => (face.clone(), name.clone(), 0u32..6, any::<u64>())
+            .prop_map(|(face, name, nonce, token)| Step::Nack { face, name, nonce, token }),
+        1 => (face.clone(), proptest::collection::vec(any::<u8>(), 0..40))
+            .prop_map(|(face, bytes)| Step::Bytes { face, bytes }),
         3 => (0u16..60).prop_map(|millis| Step::Wait { millis }),
         1 => face.clone().prop_map(|face| Step::RemoveFace { face }),
         1 => face.clone().prop_map(|face| Step::AddFace { face }),
-        2 => (name.clone(), any::<u8>(), 0..Strategy::ALL.len()).prop_map(|(name, faces, strategy)| Step::Route { name, faces, strategy }),
+        2 => (name.clone(), any::<u8>(), 0..Strategy::ALL.len())
+            .prop_map(|(name, faces, strategy)| Step::Route { name, faces, strategy }),
         1 => name.prop_map(|name| Step::RemoveRoute { name }),
     ]
 }
@@ -362,17 +374,37 @@ fn run(config: GraphConfig, steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn large_tables_conserve_packets(steps in proptest::collection::vec(step(), 1..120), seed in 1u64..1000, weak_hash: bool) {
+    fn large_tables_conserve_packets(
+        steps in proptest::collection::vec(step(), 1..120),
+        seed in 1u64..1000,
+        weak_hash: bool,
+    ) {
         run(GraphConfig { seed, weak_hash, ..GraphConfig::default() }, &steps);
     }
 
     /// Every table and the pool are full most of the time.
     #[test]
-    fn full_tables_conserve_packets(steps in proptest::collection::vec(step(), 1..120), packets in 1usize..4, pit_entries in 1usize..4, any_face: bool) {
+    fn full_tables_conserve_packets(
+        steps in proptest::collection::vec(step(), 1..120),
+        packets in 1usize..4,
+        pit_entries in 1usize..4,
+        any_face: bool,
+    ) {
         let cs = nw_tables::cs::CsConfig { packets_max: 2, bytes_max: 1024 };
-        run(GraphConfig { packets, pit_entries, cs, data_from_any_face: any_face, ..GraphConfig::default() }, &steps);
+        let config = GraphConfig {
+            packets,
+            pit_entries,
+            cs,
+            data_from_any_face: any_face,
+            ..GraphConfig::default()
+        };
+        run(config, &steps);
     }
 }

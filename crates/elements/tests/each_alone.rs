@@ -34,9 +34,19 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let face = 0..FACES + 1;
+    let packet = (
+        any::<u8>(),
+        any::<u8>(),
+        0..NAMES.len(),
+        face.clone(),
+        face.clone(),
+        0u32..4,
+        any::<u8>(),
+    );
     prop_oneof![
-        12 => (any::<u8>(), any::<u8>(), 0..NAMES.len(), face.clone(), face.clone(), 0u32..4, any::<u8>()).prop_map(
-            |(port, kind, name, ingress, egress, nonce, flags)| Step::Packet { port, kind, name, ingress, egress, nonce, flags }),
+        12 => packet.prop_map(|(port, kind, name, ingress, egress, nonce, flags)| {
+            Step::Packet { port, kind, name, ingress, egress, nonce, flags }
+        }),
         2 => (0u16..2000).prop_map(|millis| Step::Wait { millis }),
         1 => face.clone().prop_map(|face| Step::FaceGone { face }),
         2 => face.prop_map(|face| Step::FaceAdded { face }),
@@ -261,7 +271,11 @@ impl<'a> World<'a> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 128,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn element_loses_no_packet(steps in proptest::collection::vec(step(), 1..150)) {

@@ -198,7 +198,11 @@ fn asf_without_working_next_hop_still_sends() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 12,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     /// Whatever the costs, the delays and the draws: the fastest of three gets what there is, but
     /// for probes.

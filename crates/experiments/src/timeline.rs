@@ -4,7 +4,7 @@
 use crate::paper_data::Csr;
 use crate::sampler::{self, Curve, Sampler};
 use crate::testbed::{ENDPOINTS, Failure, Testbed, content, publish_plan};
-use nw_testbed::{Cluster, LossCounters, Plan, PublishPlan};
+use nw_testbed::{Cluster, Download, LossCounters, Plan, PublishPlan};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,18 @@ pub struct Timeline {
 }
 
 impl Timeline {
+    /// Ends a download of `len` bytes and adds its result.
+    fn add_download(&mut self, download: Download, len: u64) {
+        match download.finish(SAMPLE_INTERVAL) {
+            Ok(fetched) if fetched.bytes == len => {
+                self.completed += 1;
+                self.retransmissions += fetched.retransmissions;
+            }
+            Ok(fetched) => self.errors.push(format!("received {} of {len} bytes", fetched.bytes)),
+            Err(error) => self.errors.push(error.to_string()),
+        }
+    }
+
     /// Returns the capacity of one member in the stage at a time, in Mbit/s; between stages the
     /// average.
     pub fn capacity_at(&self, time_s: f64) -> f64 {
@@ -110,16 +122,7 @@ pub(crate) fn run(testbed: &Testbed<'_>) -> Result<Timeline, Failure> {
         testbed.wait_for_download(download, end.saturating_duration_since(Instant::now()))?;
     }
     for (download, content) in downloads.into_iter().zip(&contents) {
-        match download.finish(SAMPLE_INTERVAL) {
-            Ok(fetched) if fetched.bytes == content.bytes => {
-                timeline.completed += 1;
-                timeline.retransmissions += fetched.retransmissions;
-            }
-            Ok(fetched) => timeline
-                .errors
-                .push(format!("received {} of {} bytes", fetched.bytes, content.bytes)),
-            Err(error) => timeline.errors.push(error.to_string()),
-        }
+        timeline.add_download(download, content.bytes);
     }
     lost.update(cluster.losses()?);
     timeline.losses = lost.since(&before);

@@ -278,14 +278,20 @@ mod tests {
             for (at, (peer, process)) in starts.iter().chain(&newcomers).enumerate() {
                 let newcomer = account(*peer, *process);
                 if at >= capacity {
-                    let Some(Candidates::Larger(queue)) = accounts.candidates(newcomer) else { continue };
+                    let Some(Candidates::Larger(queue)) = accounts.candidates(newcomer) else {
+                        continue;
+                    };
                     let victim = loop {
                         let id = queue.pop_front().expect("a live face is in the queue");
-                        if live.contains_key(&id) { break id; }
+                        if live.contains_key(&id) {
+                            break id;
+                        }
                     };
                     let evicted: Account = live.remove(&victim).unwrap();
-                    let len_of = |live: &BTreeMap<FaceId, Account>, newcomer: PeerKey| live.values().filter(|o| o.peer == newcomer).count();
-                    prop_assert!(evicted.peer == newcomer.peer || len_of(&live, evicted.peer) > len_of(&live, newcomer.peer));
+                    let len_of =
+                        |peer: PeerKey| live.values().filter(|other| other.peer == peer).count();
+                    let is_larger = len_of(evicted.peer) > len_of(newcomer.peer);
+                    prop_assert!(evicted.peer == newcomer.peer || is_larger);
                     accounts.remove(evicted);
                 }
                 next += 1;
@@ -295,8 +301,10 @@ mod tests {
                 prop_assert_eq!(accounts.len(), live.len());
                 prop_assert!(accounts.queue.len() <= ENDED_MAX + 2 * live.len());
                 for peer in 0..4 {
-                    let counted = live.values().filter(|o| o.peer == PeerKey::User(peer)).count();
-                    prop_assert_eq!(accounts.peers.get(&PeerKey::User(peer)).map_or(0, |peer_account| peer_account.len), counted);
+                    let key = PeerKey::User(peer);
+                    let counted = live.values().filter(|other| other.peer == key).count();
+                    let len = accounts.peers.get(&key).map_or(0, |peer_account| peer_account.len);
+                    prop_assert_eq!(len, counted);
                 }
             }
         }

@@ -695,7 +695,8 @@ mod tests {
                 let (now, later) = unsent.split_at(unsent.len().min(*cuts.next().unwrap()));
                 peer.write_all(now).unwrap();
                 unsent = later;
-                let read = stream.read((2, READ_LEN_MAX, &Cell::new(usize::MAX)), &mut pool, &mut buffers, |packet, pool| {
+                let limits = (2, READ_LEN_MAX, &Cell::new(usize::MAX));
+                let read = stream.read(limits, &mut pool, &mut buffers, |packet, pool| {
                     let packet = packet.expect("there is room");
                     got.push(pool.bytes(&packet).to_vec());
                     pool.release(packet);

@@ -414,9 +414,8 @@ fn face_to_server_exchanges_packets() {
     let mut client = Host::new(FacesConfig::default());
     let (now, uri) = (client.now(), FaceUri::Ws(bound));
     let face = client.faces.connect(now, &uri, None, &FaceOptions::default()).unwrap();
-    assert!(
-        matches!(client.faces.connect(now, &uri, None, &FaceOptions::default()), Err(FaceError::Exists(id)) if id == face)
-    );
+    let again = client.faces.connect(now, &uri, None, &FaceOptions::default());
+    assert!(matches!(again, Err(FaceError::Exists(id)) if id == face));
     assert!(!client.faces.status(face).unwrap().up);
     // Sent before the connection is established.
     client.send(face, Kind::Interest, &interest("early"));

@@ -4,9 +4,9 @@
  *
  *   nw_source   writes the headers of each frame of a test run (BPF_F_TEST_XDP_LIVE_FRAMES), and
  *               sends it to an interface
- *   nw_swap     swaps the two IPv4 addresses and the two ports, sets Ethernet's, and sends the frame
- *               to an interface: no forwarding program on the same path can do less. Checksums stay
- *               right, as the sums do not change.
+ *   nw_swap     swaps the two IPv4 addresses and the two ports, sets Ethernet's, and sends the
+ *               frame to an interface: no forwarding program on the same path can do less.
+ *               Checksums stay right, as the sums do not change.
  *   nw_sink     counts and drops all frames
  */
 #include <linux/bpf.h>

@@ -5,8 +5,8 @@
  *
  * The bytes to parse are copied to per-CPU memory (`struct scratch`), as no program may read at an
  * unknown offset of a packet. The first HEAD_BYTES are copied at once, the rest of a long name
- * later. Parsing is split into small global functions, each of which the verifier checks once.
- * docs/decisions/0021-kernel-programs-in-c-loaded-by-aya.md explains why the code is written this way.
+ * later. Parsing is split into small global functions, each of which the verifier checks once;
+ * docs/decisions/0021-kernel-programs-in-c-loaded-by-aya.md explains the code's form.
  *
  * The including file defines `ndn_load(ctx, offset, to, len)`, which copies from the packet and
  * returns 0 on success; or NDN_MEMBERS, if it chooses members of a cluster instead of shards: then
@@ -24,9 +24,7 @@
 #define inlined static inline __attribute__((always_inline))
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
-/*
- * Keeps the compiler from deriving one checked value from another, which the verifier can't follow.
- */
+/* Keeps the compiler from deriving one checked value from another: the verifier can't follow. */
 #define barrier_var(var) ({ asm volatile("" : "+r"(var)); })
 
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
@@ -81,9 +79,7 @@ struct config {
 	__u64 key[2];
 	/* 1 to 64; 0 leaves everything to the system. */
 	__u32 shards;
-	/*
-	 * XDP: 0 ignores EtherType 0x8624; 1 takes untagged frames; n + 1 takes frames in VLAN n.
-	 */
+	/* XDP: 0 ignores EtherType 0x8624; 1 takes untagged frames; n + 1 those in VLAN n. */
 	__u32 ethernet;
 #ifndef NDN_MEMBERS
 	/* XDP: UDP destination ports in network order, 0 for none. */
@@ -148,17 +144,11 @@ struct scratch {
 	__u32 digests;
 #endif
 	__u32 nack;
-	/*
-	 * The shard is computed from it: the hash of a name, or of the number that a packet's
-	 * fragments share.
-	 */
+	/* Decides the shard: hash of a name, or of the number that a packet's fragments share. */
 	__u64 hash;
 	/* The loop over the name: the key's second word. */
 	__u64 multiplier;
-	/*
-	 * The end of the link packet, and the start of its fragment; from the packet's start, like
-	 * all below.
-	 */
+	/* From the packet's start, as all below: the link packet's end, its fragment's start. */
 	__u32 end;
 	__u32 fragment;
 	/* The start of the name's TLV-VALUE, its end, and the end of the copied part. */
@@ -568,9 +558,7 @@ __attribute__((noinline)) __u64 read_component(__u32 at, __u32 components)
 
 	if (!s)
 		return (__u64)REASON_FAILED << 32;
-	/*
-	 * The part that fits decides: names with the same start stay together, and others spread.
-	 */
+	/* The part that fits decides: names with the same start stay together, others spread. */
 	if (components >= COMPONENTS_MAX || (at + 8 > s->copied_end && s->copied_end < s->name_end))
 		return (__u64)REASON_NAME_LIMIT << 32;
 	head = read_head(word(s, at));

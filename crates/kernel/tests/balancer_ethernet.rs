@@ -28,6 +28,33 @@ fn frame(to: [u8; 6], from: [u8; 6], packet: &[u8]) -> Vec<u8> {
     ethernet(to, from, &[], 0x8624, packet)
 }
 
+/// Packets to the cluster or its group go to the member of their name, packets to a member to it.
+fn expect_members_of_names(cluster: &mut Cluster, outside: u32) {
+    for segment in 0..20 {
+        let uri = format!("/a/seg={segment}");
+        let number = cluster.member_of(&uri);
+        for to in [CLUSTER_MAC, GROUP] {
+            for (packet, verdict) in
+                [(interest(&uri), Verdict::Interest), (data(&uri), Verdict::Data)]
+            {
+                let out = frame(member_mac(number), CONSUMER, &packet);
+                cluster.expect_on(
+                    "in",
+                    &frame(to, CONSUMER, &packet),
+                    Some(outside),
+                    verdict,
+                    REDIRECT,
+                    &out,
+                );
+            }
+        }
+        // To the member's own address.
+        let packet = data(&uri);
+        let whole = frame(member_mac(2), CONSUMER, &packet);
+        cluster.expect_on("its own", &whole, Some(outside), Verdict::ToMember, REDIRECT, &whole);
+    }
+}
+
 #[test]
 fn names_choose_the_member_s_address_and_members_are_known_by_theirs() {
     if !may_run("balancer, Ethernet") {
@@ -39,36 +66,7 @@ fn names_choose_the_member_s_address_and_members_are_known_by_theirs() {
         ["out0", "out1", "in0", "in1"].iter().for_each(|end| ip(&format!("link set {end} up")));
         let (outside, inside) = (index_of("out0"), index_of("in0"));
         let mut cluster = cluster(outside, inside);
-        for segment in 0..20 {
-            let uri = format!("/a/seg={segment}");
-            let number = cluster.member_of(&uri);
-            for to in [CLUSTER_MAC, GROUP] {
-                for (packet, verdict) in
-                    [(interest(&uri), Verdict::Interest), (data(&uri), Verdict::Data)]
-                {
-                    let out = frame(member_mac(number), CONSUMER, &packet);
-                    cluster.expect_on(
-                        "in",
-                        &frame(to, CONSUMER, &packet),
-                        Some(outside),
-                        verdict,
-                        REDIRECT,
-                        &out,
-                    );
-                }
-            }
-            // To the member's own address.
-            let packet = data(&uri);
-            let whole = frame(member_mac(2), CONSUMER, &packet);
-            cluster.expect_on(
-                "its own",
-                &whole,
-                Some(outside),
-                Verdict::ToMember,
-                REDIRECT,
-                &whole,
-            );
-        }
+        expect_members_of_names(&mut cluster, outside);
         let whole = frame(CONSUMER, member_mac(1), &interest("/a"));
         cluster.expect_on(
             "an Interest",

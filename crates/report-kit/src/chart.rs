@@ -73,9 +73,9 @@ pub struct Chart {
     pub x: Axis,
     /// Upwards.
     pub y: Axis,
-    /// How.
+    /// How the values are drawn.
     pub style: Style,
-    /// What.
+    /// Lines with their values.
     pub lines: Vec<Line>,
 }
 
@@ -404,10 +404,14 @@ mod tests {
     proptest! {
         /// Any values, also none or equal ones, make an element with numbers only.
         #[test]
-        fn charts_hold_no_nonsense(values in proptest::collection::vec((0f64..1e9, 0f64..1e9), 0..50), kind in 0usize..3) {
+        fn charts_hold_no_nonsense(
+            values in proptest::collection::vec((0f64..1e9, 0f64..1e9), 0..50),
+            kind in 0usize..3,
+        ) {
             let scale = [Scale::Linear, Scale::Log, Scale::Nines][kind];
             let y = if scale == Scale::Nines { Scale::Log } else { scale };
-            let points = values.into_iter().map(|(x, y)| if scale == Scale::Nines { (x / 1e9, y) } else { (x, y) }).collect();
+            let divisor = if scale == Scale::Nines { 1e9 } else { 1.0 };
+            let points = values.into_iter().map(|(x, y)| (x / divisor, y)).collect();
             let chart = Chart {
                 title: "t",
                 x: Axis { label: "x (s)", scale },

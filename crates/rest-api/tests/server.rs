@@ -103,7 +103,7 @@ fn read_response(stream: &mut impl Read) -> (u16, String) {
 }
 
 #[test]
-fn rest_each_operation_returns_its_result() {
+fn rest_face_route_and_status_operations_return_their_result() {
     let router = TestServer::unix();
     let mode = std::fs::metadata(&router.path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "only the owner may send commands");
@@ -138,6 +138,27 @@ fn rest_each_operation_returns_its_result() {
     assert_eq!(router.request("DELETE", &remove, None).0, 404, "the route is removed");
     assert_eq!(router.request("GET", "/v1/routes", None).1, json!([]));
 
+    assert_eq!(router.request("DELETE", &format!("/v1/faces/{id}"), None).0, 204);
+    assert_eq!(router.request("GET", &format!("/v1/faces/{id}"), None).0, 404);
+    let (code, problem) = router.request("DELETE", &format!("/v1/faces/{id}"), None);
+    assert_eq!((code, problem.to_string().contains("there is no face")), (404, true), "{problem}");
+    assert_eq!(
+        router.request("DELETE", "/v1/faces/1", None).0,
+        403,
+        "the internal face can't be closed"
+    );
+
+    let (_, status) = router.request("GET", "/v1/status", None);
+    assert!(status["loop_time"]["turns"].as_u64().unwrap() > 0);
+    assert!(status["forwarder"]["version"].as_str().unwrap().starts_with("namewire"));
+    assert!(router.request("GET", "/v1/drops", None).1.is_array());
+    let (_, metrics) = router.request("GET", "/metrics", None);
+    assert!(metrics.as_str().unwrap().contains("\nnw_faces 0\n"), "{metrics}");
+}
+
+#[test]
+fn rest_strategy_store_and_log_operations_return_their_result() {
+    let router = TestServer::unix();
     let choice = json!({ "prefix": "/s", "strategy": "multicast" });
     assert_eq!(router.request("PUT", "/v1/strategies", Some(choice)).0, 200);
     let (_, strategies) = router.request("GET", "/v1/strategies?after=/&limit=1", None);
@@ -155,29 +176,12 @@ fn rest_each_operation_returns_its_result() {
         json!({ "count": 0 })
     );
 
-    assert_eq!(router.request("DELETE", &format!("/v1/faces/{id}"), None).0, 204);
-    assert_eq!(router.request("GET", &format!("/v1/faces/{id}"), None).0, 404);
-    let (code, problem) = router.request("DELETE", &format!("/v1/faces/{id}"), None);
-    assert_eq!((code, problem.to_string().contains("there is no face")), (404, true), "{problem}");
-    assert_eq!(
-        router.request("DELETE", "/v1/faces/1", None).0,
-        403,
-        "the internal face can't be closed"
-    );
-
     assert_eq!(
         router.request("PUT", "/v1/log", Some(json!({ "filter": "debug" }))).1,
         json!({ "filter": "debug" })
     );
     assert_eq!(router.request("PUT", "/v1/log", Some(json!({ "filter": "loud" }))).0, 400);
     assert_eq!(router.request("GET", "/v1/log", None).1["filter"], "debug");
-
-    let (_, status) = router.request("GET", "/v1/status", None);
-    assert!(status["loop_time"]["turns"].as_u64().unwrap() > 0);
-    assert!(status["forwarder"]["version"].as_str().unwrap().starts_with("namewire"));
-    assert!(router.request("GET", "/v1/drops", None).1.is_array());
-    let (_, metrics) = router.request("GET", "/metrics", None);
-    assert!(metrics.as_str().unwrap().contains("\nnw_faces 0\n"), "{metrics}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::plane::{BATCH, Plane};
 use core::time::Duration;
 use nw_element_api::decision_trace::{Decision, DecisionTrace, NotSent};
 use nw_element_api::{
-    DropCause, DropCounters, Element as _, FaceId, Kind, Packet, Pool, Timestamp,
+    DropCause, DropCounters, Element as _, FaceId, Kind, Meta, Packet, Pool, Timestamp,
 };
 use nw_elements::scope::NameScope;
 use nw_elements::strategy::Eligibility;
@@ -214,28 +214,37 @@ impl Tracer {
             pending,
             satisfied: matched.len() as u32,
         };
-        let after = before.sent.map(|sent| now.since(sent));
-        self.journal.record(
-            now,
-            match before.kind {
-                Kind::Interest => Decision::InterestIn {
-                    face: before.ingress,
-                    can_be_prefix: before.can_be_prefix,
-                    must_be_fresh: before.must_be_fresh,
-                    lifetime_ms: meta.lifetime_ms,
-                    hop_limit: (meta.hop_limit_start != 0)
-                        .then(|| bytes[usize::from(meta.hop_limit_start)]),
-                },
-                Kind::Data => Decision::DataIn {
-                    face: before.ingress,
-                    after,
-                    answers: before.satisfied,
-                    freshness_ms: before.freshness_ms,
-                },
-                Kind::Nack => Decision::NackIn { face: before.ingress, reason: before.nack, after },
-            },
-        );
+        self.record_arrival(now, &before, meta, bytes);
         before
+    }
+
+    /// Records that a packet was received.
+    fn record_arrival(
+        &mut self,
+        now: Timestamp,
+        before: &PacketSnapshot,
+        meta: &Meta,
+        bytes: &[u8],
+    ) {
+        let (face, after) = (before.ingress, before.sent.map(|sent| now.since(sent)));
+        let decision = match before.kind {
+            Kind::Interest => Decision::InterestIn {
+                face,
+                can_be_prefix: before.can_be_prefix,
+                must_be_fresh: before.must_be_fresh,
+                lifetime_ms: meta.lifetime_ms,
+                hop_limit: (meta.hop_limit_start != 0)
+                    .then(|| bytes[usize::from(meta.hop_limit_start)]),
+            },
+            Kind::Data => Decision::DataIn {
+                face,
+                after,
+                answers: before.satisfied,
+                freshness_ms: before.freshness_ms,
+            },
+            Kind::Nack => Decision::NackIn { face, reason: before.nack, after },
+        };
+        self.journal.record(now, decision);
     }
 
     /// Records what the content store, the PIT and the FIB decided about an Interest.

@@ -230,6 +230,18 @@ fn link_name(services: &[(String, Vec<String>)], other: usize) -> String {
     format!("to_{}", services[other].0)
 }
 
+fn link_face(name: String, uri: String, is_listener: bool) -> Face {
+    Face {
+        name,
+        uri: Some(uri),
+        is_listener,
+        is_single_peer: is_listener,
+        is_default: false,
+        info: FaceInfo { scope: Scope::Local, link_type: LinkType::PointToPoint },
+        position: Position::default(),
+    }
+}
+
 fn build_part(
     graph: &Graph,
     services: &[(String, Vec<String>)],
@@ -252,16 +264,9 @@ fn build_part(
         let other = if is_here(low) { *high } else { *low };
         let socket = socket_path(folder, services, *low, *high);
         link_of.insert(other, part.faces.len());
-        part.faces.push(Face {
-            name: link_name(services, other),
-            uri: Some(format!("{}://{}", kind.scheme(), socket.display())),
-            // The later service listens; the earlier one reconnects until it succeeds.
-            is_listener: is_here(high),
-            is_single_peer: is_here(high),
-            is_default: false,
-            info: FaceInfo { scope: Scope::Local, link_type: LinkType::PointToPoint },
-            position: Position::default(),
-        });
+        let uri = format!("{}://{}", kind.scheme(), socket.display());
+        // The later service listens; the earlier one reconnects until it succeeds.
+        part.faces.push(link_face(link_name(services, other), uri, is_here(high)));
     }
     let position = Position::default();
     let mut connections = BTreeSet::new();

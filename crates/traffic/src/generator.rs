@@ -155,9 +155,12 @@ impl Generator {
     pub fn is_due(&self, now: Duration) -> bool {
         match self.load {
             Load::Open { .. } => {
-                self.next_due <= now && self.outstanding_requests < OUTSTANDING_MAX && self.schedule_has_more(self.next_due)
-                    // A request that is still late after all lifetimes have passed stays unsent.
-                    && now < self.started + self.limits.duration + self.limits.lifetime
+                // A request that is still late after all lifetimes have passed stays unsent.
+                let end = self.started + self.limits.duration + self.limits.lifetime;
+                self.next_due <= now
+                    && self.outstanding_requests < OUTSTANDING_MAX
+                    && self.schedule_has_more(self.next_due)
+                    && now < end
             }
             Load::Closed { window } => {
                 self.outstanding_requests < window && self.schedule_has_more(now)

@@ -294,9 +294,11 @@ proptest! {
         let mut generator = generator(&distinct(), even(1000.0), limits(packets, 60_000 * MS));
         prop_assert_eq!(drive(&mut link, &mut generator), Ok(true));
         // The definition of RFC 4737, from the list of answers in order of arrival.
-        let mut order: Vec<(Duration, u64)> = (0..packets)
-            .map(|i| (MS * i as u32 + 2500 * US + if FaultyLink::every(delay_period, i as usize) { 2500 * US } else { Duration::ZERO }, i))
-            .collect();
+        let arrival = |i: u64| {
+            let is_delayed = FaultyLink::every(delay_period, i as usize);
+            MS * i as u32 + 2500 * US * (1 + u32::from(is_delayed))
+        };
+        let mut order: Vec<(Duration, u64)> = (0..packets).map(|i| (arrival(i), i)).collect();
         order.sort();
         let (mut end, mut reordered, mut by) = (0, 0, 0);
         for (_, i) in order {

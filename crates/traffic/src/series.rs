@@ -95,7 +95,9 @@ mod tests {
 
         /// Merging keeps all counts, and quantiles stay within two significant digits.
         #[test]
-        fn series_merged_keeps_all_counts(samples in proptest::collection::vec((0u64..1_000_000, 1u64..10_000_000), 1..300)) {
+        fn series_merged_keeps_all_counts(
+            samples in proptest::collection::vec((0u64..1_000_000, 1u64..10_000_000), 1..300),
+        ) {
             let mut series = Series::new(Duration::ZERO);
             let mut all = histogram(2);
             for (at_ms, latency_ns) in &samples {

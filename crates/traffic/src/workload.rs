@@ -365,8 +365,11 @@ pub(crate) mod tests {
             len in 0usize..620,
             number in 0..NUMBERS,
         ) {
-            let workload =
-                Workload { components: NumberRange::exactly(components), name_len: NumberRange::exactly(len), ..workload() };
+            let workload = Workload {
+                components: NumberRange::exactly(components),
+                name_len: NumberRange::exactly(len),
+                ..workload()
+            };
             if workload.check().is_ok() {
                 prop_assert_eq!(workload.name(number).as_ref().as_bytes().len(), len);
             }

@@ -147,10 +147,15 @@ proptest! {
 
     #[test]
     fn data_is_read_back(
-        name in any_name(0..8), content in vec(any::<u8>(), 0..400), content_type: u64, freshness_ms: u64, last: Option<u64>
+        name in any_name(0..8),
+        content in vec(any::<u8>(), 0..400),
+        content_type: u64,
+        freshness_ms: u64,
+        last: Option<u64>,
     ) {
         let last = last.map(|n| Name::new().with_segment(n));
-        let mut builder = DataBuilder::new(&name, &content).content_type(content_type).freshness_ms(freshness_ms);
+        let mut builder =
+            DataBuilder::new(&name, &content).content_type(content_type).freshness_ms(freshness_ms);
         if let Some(last) = &last {
             builder = builder.final_block_of(last.as_ref());
         }
@@ -181,9 +186,11 @@ proptest! {
         prop_assert_eq!((seen.nack, seen.no_cache), (header.nack, header.no_cache));
         let faces = (seen.incoming_face_id, seen.next_hop_face_id);
         prop_assert_eq!(faces, (header.incoming_face_id, header.next_hop_face_id));
-        prop_assert_eq!((seen.congestion_mark, seen.tx_sequence), (header.congestion_mark, header.tx_sequence));
+        prop_assert_eq!(seen.congestion_mark, header.congestion_mark);
+        prop_assert_eq!(seen.tx_sequence, header.tx_sequence);
         prop_assert_eq!(seen.acks().collect::<Vec<_>>(), acks.clone());
-        prop_assert_eq!((seen.non_discovery, seen.receive_window_kib), (header.non_discovery, header.receive_window_kib));
+        prop_assert_eq!(seen.non_discovery, header.non_discovery);
+        prop_assert_eq!(seen.receive_window_kib, header.receive_window_kib);
         assert_cuts_refused(&wire, |cut| LpPacket::check(cut).map(drop));
     }
 
@@ -231,11 +238,18 @@ proptest! {
 
     #[test]
     fn fast_and_slow_data_parsing_agree(
-        name in any_name(0..8), content in vec(any::<u8>(), 0..600), content_type in 0..300u64, freshness_ms in prop_oneof![Just(0), 0..70_000u64, any::<u64>()],
-        last in proptest::option::of(any::<u8>()), at: proptest::sample::Index, to: Option<u8>, tail in vec(any::<u8>(), 0..40)
+        name in any_name(0..8),
+        content in vec(any::<u8>(), 0..600),
+        content_type in 0..300u64,
+        freshness_ms in prop_oneof![Just(0), 0..70_000u64, any::<u64>()],
+        last in proptest::option::of(any::<u8>()),
+        at: proptest::sample::Index,
+        to: Option<u8>,
+        tail in vec(any::<u8>(), 0..40),
     ) {
         let last = last.map(|last| nw_name::Name::new().with_generic([last]));
-        let mut data = DataBuilder::new(&name, &content).content_type(content_type).freshness_ms(freshness_ms);
+        let mut data =
+            DataBuilder::new(&name, &content).content_type(content_type).freshness_ms(freshness_ms);
         if let Some(last) = &last {
             data = data.final_block_of(last.as_ref());
         }
@@ -266,7 +280,9 @@ proptest! {
         };
         prop_assert_eq!(read, fields);
         if fields.is_ok() {
-            prop_assert_eq!((later.full_hash(), later.lookup_hash(), later.count()), (prefixes.full_hash(), prefixes.lookup_hash(), prefixes.count()));
+            prop_assert_eq!(later.full_hash(), prefixes.full_hash());
+            prop_assert_eq!(later.lookup_hash(), prefixes.lookup_hash());
+            prop_assert_eq!(later.count(), prefixes.count());
         }
     }
 

@@ -21,6 +21,8 @@ const KEYS: [[u64; 4]; 3] = [
 ];
 const SHARDS: [u8; 6] = [1, 2, 3, 8, 61, 64];
 
+const SAMPLE_NAME: &str = "/ndn/edu/video/episode-1/v=7/seg=42";
+
 /// The same numbers on every machine, as vectors must be.
 struct Dice(u64);
 
@@ -106,30 +108,65 @@ fn token(bytes: &[u8]) -> Token {
     Token::new(bytes).expect("at most 32 bytes")
 }
 
+fn name(uri: &str) -> Name {
+    uri.parse().expect("a name")
+}
+
+/// Returns the name with an additional component of a digest.
+fn with_digest(name: &Name, typ: u16) -> Name {
+    let typ = ComponentType::new(typ).expect("not 0");
+    name.clone().with(Component::new(typ, &[9; 32]).expect("a digest"))
+}
+
+fn sample_interest() -> Vec<u8> {
+    interest(&name(SAMPLE_NAME))
+}
+
+fn sample_data() -> Vec<u8> {
+    data(&name(SAMPLE_NAME))
+}
+
+/// Returns all packets of the vectors, in their order.
 fn packets() -> Vec<Vec<u8>> {
-    let mut dice = Dice(7);
     let mut packets = Vec::new();
+    add_random_names(&mut packets);
+    add_digests(&mut packets);
+    add_names_at_limits(&mut packets);
+    add_tokens_and_nacks(&mut packets);
+    add_fragments(&mut packets);
+    add_links(&mut packets);
+    add_long_headers(&mut packets);
+    add_invalid_fields(&mut packets);
+    add_invalid_bytes(&mut packets);
+    add_truncated(&mut packets);
+    packets
+}
+
+/// Interests and Data with random names.
+fn add_random_names(packets: &mut Vec<Vec<u8>>) {
+    let mut dice = Dice(7);
     for round in 0..260 {
         let name = dice.name(round % 20 + 1);
         packets.push(if round % 4 == 3 { data(&name) } else { interest(&name) });
     }
-    let uri = |uri: &str| uri.parse::<Name>().expect("a name");
-    let name = uri("/ndn/edu/video/episode-1/v=7/seg=42");
-    let (asked, answer) = (interest(&name), data(&name));
-    let digest = |name: &Name, typ| {
-        name.clone().with(
-            Component::new(ComponentType::new(typ).expect("not 0"), &[9; 32]).expect("a digest"),
-        )
-    };
+}
+
+/// Names with and without implicit digests, and the empty name.
+fn add_digests(packets: &mut Vec<Vec<u8>>) {
+    let (asked, answer) = (sample_interest(), sample_data());
+    let name = name(SAMPLE_NAME);
     packets.extend([asked.clone(), answer.clone(), interest(&Name::new()), data(&Name::new())]);
-    packets.extend([interest(&digest(&name, 1)), interest(&digest(&name, 2))]);
-    packets.push(interest(&digest(&digest(&name, 1), 1)));
-    packets.push(interest(&digest(&Name::new(), 1)));
-    packets.push(interest(&digest(&name, 1).with_generic(b"behind")));
-    // At and around the limits of names.
+    packets.extend([interest(&with_digest(&name, 1)), interest(&with_digest(&name, 2))]);
+    packets.push(interest(&with_digest(&with_digest(&name, 1), 1)));
+    packets.push(interest(&with_digest(&Name::new(), 1)));
+    packets.push(interest(&with_digest(&name, 1).with_generic(b"behind")));
+}
+
+/// Names at and around the limits.
+fn add_names_at_limits(packets: &mut Vec<Vec<u8>>) {
     for count in [15, 16, 17, 18] {
         let many = (0..count).fold(Name::new(), |name, i: u32| name.with_generic(i.to_be_bytes()));
-        packets.extend([interest(&many), interest(&digest(&many, 1)), data(&many)]);
+        packets.extend([interest(&many), interest(&with_digest(&many, 1)), data(&many)]);
     }
     for last in 90..=110 {
         let long =
@@ -139,7 +176,11 @@ fn packets() -> Vec<Vec<u8>> {
     packets.push(interest(&Name::new().with_generic([5; 508])));
     packets.push(interest(&Name::new().with_generic([5; 509])));
     packets.push(interest(&Name::new().with_generic([5; 3000]).with_generic([6; 3000])));
-    // Tokens, on what goes by them and on what does not.
+}
+
+/// Tokens, on packets that are sent by them and on others; Nacks.
+fn add_tokens_and_nacks(packets: &mut Vec<Vec<u8>>) {
+    let (asked, answer) = (sample_interest(), sample_data());
     for bytes in
         [&[0u8; 6][..], &[1; 6], &[2; 6], &[63; 6], &[64; 6], &[255; 6], &[1; 5], &[1; 7], &[1; 32]]
     {
@@ -158,7 +199,11 @@ fn packets() -> Vec<Vec<u8>> {
         &LpHeader { congestion_mark: 1, no_cache: true, ..LpHeader::default() },
         &answer,
     ));
-    // Fragments.
+}
+
+/// Fragments.
+fn add_fragments(packets: &mut Vec<Vec<u8>>) {
+    let asked = sample_interest();
     for (sequence, index, count) in [
         (100, 0, 3),
         (101, 1, 3),
@@ -180,7 +225,11 @@ fn packets() -> Vec<Vec<u8>> {
     packets.push(fields(&[(t::LP_FRAG_COUNT, &[2]), (t::LP_FRAGMENT, &asked)]));
     packets.push(fields(&[(t::LP_FRAG_INDEX, &[0, 0, 0]), (t::LP_FRAGMENT, &asked)]));
     packets.push(fields(&[(t::LP_FRAG_COUNT, &[0, 0, 0, 1]), (t::LP_FRAGMENT, &asked)]));
-    // Links with reliability, idle packets.
+}
+
+/// Links with reliability, and idle packets.
+fn add_links(packets: &mut Vec<Vec<u8>>) {
+    let (asked, answer) = (sample_interest(), sample_data());
     let sequence = LpHeader { sequence: Some(9), ..LpHeader::default() };
     packets.push(link(&sequence, &asked));
     packets.push(link(&LpHeader { tx_sequence: Some(9), ..sequence }, &asked));
@@ -188,7 +237,11 @@ fn packets() -> Vec<Vec<u8>> {
     packets.push(link(&LpHeader { acks: &[1], ..LpHeader::default() }, &[]));
     packets.push(link(&LpHeader::default(), &[]));
     packets.push(link(&LpHeader { congestion_mark: 1, ..LpHeader::default() }, &[]));
-    // Long headers, and names that begin late.
+}
+
+/// Long headers, and names that begin late.
+fn add_long_headers(packets: &mut Vec<Vec<u8>>) {
+    let answer = sample_data();
     for len in [30, 70, 80, 90, 93, 94, 95, 96, 97, 100, 110, 120, 200, 3000] {
         let filler = vec![7; len];
         packets.push(fields(&[(t::LP_PREFIX_ANNOUNCEMENT, &filler), (t::LP_FRAGMENT, &answer)]));
@@ -206,7 +259,12 @@ fn packets() -> Vec<Vec<u8>> {
         list.push((t::LP_FRAGMENT, &[5, 2, 7, 0]));
         packets.push(fields(&list));
     }
-    // Invalid fields, and bytes that are no packet.
+}
+
+/// Invalid and unknown fields.
+fn add_invalid_fields(packets: &mut Vec<Vec<u8>>) {
+    let (asked, answer) = (sample_interest(), sample_data());
+    let empty: &[u8] = &[];
     for typ in [0, 79, 84, 99, 300, 799, 801, 803, 804, 956, 957, 960, 65_536] {
         if typ > 0 {
             packets.push(fields(&[(typ, &[1]), (t::LP_FRAGMENT, &asked)]));
@@ -225,6 +283,10 @@ fn packets() -> Vec<Vec<u8>> {
     packets.push(fields(&[(t::LP_FRAGMENT, empty)]));
     packets.push(fields(&[(t::LP_FRAGMENT, &fields(&[(t::LP_FRAGMENT, &asked)]))]));
     packets.push([&asked[..], &answer].concat());
+}
+
+/// Bytes that are no packet, in hexadecimal.
+fn add_invalid_bytes(packets: &mut Vec<Vec<u8>>) {
     for text in [
         "",
         "00",
@@ -259,21 +321,24 @@ fn packets() -> Vec<Vec<u8>> {
                 .collect(),
         );
     }
-    // Cut off at each byte.
+}
+
+/// Packets cut off at each byte.
+fn add_truncated(packets: &mut Vec<Vec<u8>>) {
     let header =
         LpHeader { pit_token: token(&[1; 6]), congestion_mark: 300, ..LpHeader::default() };
-    let sample = link(&header, &data(&uri("/a/long-component-of-this-name/x")));
+    let sample = link(&header, &data(&name("/a/long-component-of-this-name/x")));
     packets.extend((0..sample.len()).map(|len| sample[..len].to_vec()));
-    let sample = interest(&digest(&uri("/a/b/c"), 1));
+    let sample = interest(&with_digest(&name("/a/b/c"), 1));
     packets.extend((0..sample.len()).map(|len| sample[..len].to_vec()));
-    packets
 }
 
 fn vectors() -> String {
     let mut text = String::from(
         "# Which shard each packet goes to: held by crates/wire (in Rust) and crates/kernel (in the kernel). Written by\n\
          # NW_WRITE_VECTORS=1 cargo test -p nw-wire --test shards\n\
-         # key WORD WORD: of the hash, for the lines behind it. Else: shards, shard, reason, packet.\n",
+         # key WORD WORD: of the hash, for the lines behind it. Else: shards, shard, reason, \
+         packet.\n",
     );
     for (number, packet) in packets().iter().enumerate() {
         let words = KEYS[number % KEYS.len()];
@@ -382,20 +447,30 @@ fn decoding_agrees_with_shard_vectors() {
 proptest! {
     #[test]
     fn decoding_agrees(
-        seed: u64, count in 1..17usize, shards in 1..=64u8, is_data: bool, nack: bool, bytes in proptest::collection::vec(any::<u8>(), 0..10),
+        seed: u64,
+        count in 1..17usize,
+        shards in 1..=64u8,
+        is_data: bool,
+        nack: bool,
+        bytes in proptest::collection::vec(any::<u8>(), 0..10),
     ) {
         let key = HashKey::new(KEYS[1]);
         let name = Dice(seed).name(count);
         let packet = if is_data { data(&name) } else { interest(&name) };
         let nack = (nack && !is_data).then_some(NackReason::Congestion);
-        let packet = link(&LpHeader { pit_token: token(&bytes), nack, ..LpHeader::default() }, &packet);
+        let header = LpHeader { pit_token: token(&bytes), nack, ..LpHeader::default() };
+        let packet = link(&header, &packet);
         if let Some(expected) = decoded(&packet, &key, shards) {
             prop_assert_eq!(shard_of_packet(&packet, &key, shards), expected);
         }
     }
 
     #[test]
-    fn any_bytes_have_a_shard(bytes in proptest::collection::vec(any::<u8>(), 0..200), first in 0..4usize, shards in 1..=64u8) {
+    fn any_bytes_have_a_shard(
+        bytes in proptest::collection::vec(any::<u8>(), 0..200),
+        first in 0..4usize,
+        shards in 1..=64u8,
+    ) {
         let packet = [&[5, 6, 100, 7][first..=first], &bytes].concat();
         prop_assert!(shard_of_packet(&packet, &HashKey::new(KEYS[2]), shards).0 < shards);
     }
@@ -404,7 +479,11 @@ proptest! {
     fn fragments_of_a_packet_share_a_shard(first: u64, count in 2..400u64, shards in 1..=64u8) {
         let key = HashKey::new(KEYS[0]);
         let shard = |index: u64| {
-            let header = LpHeader { sequence: Some(first.wrapping_add(index)), fragment: Some((index, count)), ..LpHeader::default() };
+            let header = LpHeader {
+                sequence: Some(first.wrapping_add(index)),
+                fragment: Some((index, count)),
+                ..LpHeader::default()
+            };
             shard_of_packet(&link(&header, b"part"), &key, shards)
         };
         prop_assert_eq!(shard(0), shard(count - 1));

@@ -83,29 +83,10 @@ pub fn run(
             return Ok(outcome);
         }
         while on_their_way + BATCH as u64 <= window {
-            for _ in 0..BATCH {
-                number += 1;
-                packet.clear();
-                packets::interest(number, &mut packet);
-                asking.write(&packet);
-            }
-            asking.send();
+            send_interests(&mut asking, &mut number, &mut packet);
             on_their_way += BATCH as u64;
         }
-        let mut ends = Vec::with_capacity(BATCH);
-        let asked = answering.receive(|packet| {
-            packets::answer(packet, &mut answers);
-            ends.push(answers.len());
-        });
-        let mut start = 0;
-        for end in ends {
-            if end > start {
-                answering.write(&answers[start..end]);
-            }
-            start = end;
-        }
-        answers.clear();
-        answering.send();
+        let asked = answer_interests(&mut answering, &mut answers);
         let came = asking.receive(|_| {});
         outcome.exchanges_in_all += came as u64;
         on_their_way = on_their_way.saturating_sub(came as u64);
@@ -125,6 +106,36 @@ pub fn run(
             [&asking, &answering].map(|end| PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN));
         let _ = poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 1_000_000 }));
     }
+}
+
+/// Sends a batch of Interests. `number` is that of the last one, `packet` a buffer.
+fn send_interests(consumer: &mut EndSocket, number: &mut u64, packet: &mut Vec<u8>) {
+    for _ in 0..BATCH {
+        *number += 1;
+        packet.clear();
+        packets::interest(*number, packet);
+        consumer.write(packet);
+    }
+    consumer.send();
+}
+
+/// Answers the received packets. Returns their number. `answers` is an empty buffer.
+fn answer_interests(producer: &mut EndSocket, answers: &mut Vec<u8>) -> usize {
+    let mut ends = Vec::with_capacity(BATCH);
+    let received = producer.receive(|packet| {
+        packets::answer(packet, answers);
+        ends.push(answers.len());
+    });
+    let mut start = 0;
+    for end in ends {
+        if end > start {
+            producer.write(&answers[start..end]);
+        }
+        start = end;
+    }
+    answers.clear();
+    producer.send();
+    received
 }
 
 /// Socket of an end.

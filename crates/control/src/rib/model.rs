@@ -182,9 +182,13 @@ fn steps() -> impl Strategy<Value = Step> {
     let register =
         (names(), 256u64..261, 0u64..2, 0u64..4, 0u64..4, proptest::option::of(0u64..10));
     prop_oneof![
-        6 => register.prop_map(|(name, face, origin, cost, flags, expires_ms)| Step::Register { name, face, origin, cost, flags, expires_ms }),
-        4 => (names(), 256u64..261, 0u64..2).prop_map(|(name, face, origin)| Step::Unregister { name, face, origin }),
-        1 => (names(), 256u64..261, proptest::option::of(0u32..4)).prop_map(|(name, face, cost)| Step::SetDirect { name, face, cost }),
+        6 => register.prop_map(|(name, face, origin, cost, flags, expires_ms)| {
+            Step::Register { name, face, origin, cost, flags, expires_ms }
+        }),
+        4 => (names(), 256u64..261, 0u64..2)
+            .prop_map(|(name, face, origin)| Step::Unregister { name, face, origin }),
+        1 => (names(), 256u64..261, proptest::option::of(0u32..4))
+            .prop_map(|(name, face, cost)| Step::SetDirect { name, face, cost }),
         1 => (names(), 256u64..261).prop_map(|(name, face)| Step::RemoveNextHop { name, face }),
         1 => (256u64..261).prop_map(|face| Step::RemoveFace { face }),
         2 => (names(), 0u8..3).prop_map(|(name, strategy)| Step::SetStrategy { name, strategy }),
@@ -307,11 +311,18 @@ proptest! {
         for (step, parts) in steps {
             // Face ids are not reused, and RemoveNextHop refers to the next hops in effect.
             let face_used = match &step {
-                Step::Register { face, .. } | Step::Unregister { face, .. } | Step::SetDirect { face, .. } => Some(*face),
-                Step::RemoveNextHop { .. } => { complete_work(&mut rib, &mut fib, part); None }
+                Step::Register { face, .. }
+                | Step::Unregister { face, .. }
+                | Step::SetDirect { face, .. } => Some(*face),
+                Step::RemoveNextHop { .. } => {
+                    complete_work(&mut rib, &mut fib, part);
+                    None
+                }
                 _ => None,
             };
-            while face_used.is_some_and(|face| rib.removed_faces.contains(&FaceId::from_number(face).unwrap())) {
+            while face_used.is_some_and(|face| {
+                rib.removed_faces.contains(&FaceId::from_number(face).unwrap())
+            }) {
                 rib.work(part);
                 prop_assert!(flush(&mut rib, &mut fib, usize::MAX));
             }
@@ -335,7 +346,10 @@ proptest! {
 
     /// When a full FIB refuses a change, reverting it leaves everything as before.
     #[test]
-    fn rib_change_refused_by_fib_is_reverted(steps in proptest::collection::vec(steps(), 0..60), prefixes_max in 1usize..6) {
+    fn rib_change_refused_by_fib_is_reverted(
+        steps in proptest::collection::vec(steps(), 0..60),
+        prefixes_max in 1usize..6,
+    ) {
         let mut model = Model { strategies: [(Name::new(), StrategyId(0))].into(), ..Model::default() };
         let (mut rib, mut fib) = (rib(), FakeFib::new());
         rib.immediate_max = usize::MAX;

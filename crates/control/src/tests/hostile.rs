@@ -51,15 +51,23 @@ proptest! {
     }
 
     #[test]
-    fn command_any_components_do_not_panic(module in 0..Verb::ALL.len(), parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..12), 0..4)) {
+    fn command_any_components_do_not_panic(
+        module in 0..Verb::ALL.len(),
+        parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..12), 0..4),
+    ) {
         let mut router = TestRouter::new();
-        let name = parts.iter().fold(Verb::ALL[module].name(Root::Localhost), |name, part| name.with_generic(part));
+        let start = Verb::ALL[module].name(Root::Localhost);
+        let name = parts.iter().fold(start, |name, part| name.with_generic(part));
         let wire = InterestBuilder::new(name).can_be_prefix(true).encode();
         router.interest(APP, &wire);
     }
 
     #[test]
-    fn command_any_byte_flips_do_not_panic(verb in 0..Verb::ALL.len(), parameters in any_parameters(), flips in proptest::collection::vec((any::<usize>(), any::<u8>()), 0..4)) {
+    fn command_any_byte_flips_do_not_panic(
+        verb in 0..Verb::ALL.len(),
+        parameters in any_parameters(),
+        flips in proptest::collection::vec((any::<usize>(), any::<u8>()), 0..4),
+    ) {
         let mut router = TestRouter::new();
         let mut wire = router.command_wire(Root::Localhost, Verb::ALL[verb], &parameters);
         for (offset, byte) in flips {

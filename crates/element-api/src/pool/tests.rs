@@ -151,7 +151,11 @@ fn writing_leased_bytes_panics() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 60,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     /// Whatever is received, written, ended and lost meanwhile, leased bytes stay unchanged and all
     /// chunks become free.

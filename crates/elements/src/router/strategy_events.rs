@@ -55,16 +55,7 @@ impl Router {
             }
         };
         let strategy = self.strategies.strategy(route.strategy);
-        let is_local =
-            |face: FaceId| self.faces.info(face).is_some_and(|info| info.scope == Scope::Local);
-        let (downstream, downstream_local) = match trigger {
-            Trigger::Interest | Trigger::Data => (meta.ingress, meta.ingress_local),
-            Trigger::Nack { downstream } => {
-                let downstream = downstream.unwrap_or(meta.ingress);
-                (downstream, is_local(downstream))
-            }
-            Trigger::Timer { downstream } => (downstream, is_local(downstream)),
-        };
+        let (downstream, downstream_local) = self.find_downstream(trigger, meta);
         let next_hops = match trigger {
             Trigger::Nack { downstream }
                 if downstream.is_none() || !strategy.retries_after_nack() =>
@@ -95,6 +86,21 @@ impl Router {
             &mut self.decisions,
         );
         trigger.call(strategy, context);
+    }
+
+    /// Returns the face on behalf of which the strategy forwards, and whether it is local.
+    #[inline(always)]
+    fn find_downstream(&self, trigger: Trigger, meta: &Meta) -> (FaceId, bool) {
+        let is_local =
+            |face: FaceId| self.faces.info(face).is_some_and(|info| info.scope == Scope::Local);
+        match trigger {
+            Trigger::Interest | Trigger::Data => (meta.ingress, meta.ingress_local),
+            Trigger::Nack { downstream } => {
+                let downstream = downstream.unwrap_or(meta.ingress);
+                (downstream, is_local(downstream))
+            }
+            Trigger::Timer { downstream } => (downstream, is_local(downstream)),
+        }
     }
 
     /// Calls the strategy for Data that satisfies a pending Interest. Returns what it decided

@@ -215,7 +215,11 @@ fn run_elsewhere(bench: &mut TestBench<SignatureVerifier>) -> Vec<Emitted> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 30, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 30,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     /// Whatever the host does with jobs, every packet leaves once, by the right port.
     #[test]

@@ -546,7 +546,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_parse_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), len in 0u32..300, typ in 0u16..36) {
+        fn any_bytes_parse_without_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            len in 0u32..300,
+            typ in 0u16..36,
+        ) {
             let _ = events(&bytes).count();
             let mut bytes = bytes;
             if bytes.len() >= 8 {

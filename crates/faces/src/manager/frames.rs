@@ -7,7 +7,8 @@ use crate::datagram::ether::{self, EthernetInterface};
 use crate::datagram::sys::{self, Received};
 use crate::datagram::{DatagramSocket, Medium, Peer};
 use crate::error::FaceError;
-use nw_element_api::{DropCause, DropReason, FaceId, Packet, Pool, Timestamp};
+use core::ops::Range;
+use nw_element_api::{Chunk, DropCause, DropReason, FaceId, Packet, Pool, Timestamp};
 use nw_link::{DropRecorder, FaceUri, Mac, Source};
 use nw_wire::{Fault, LpPacket};
 use rustix::io::Errno;
@@ -76,26 +77,17 @@ impl Faces {
                 self.count_unattributed(index, DropReason::Malformed(Fault::Truncated), 1);
                 continue;
             }
-            let frame = ether::read(&pool.chunk_bytes(&chunk)[start..start + message.len]);
-            // A switch may send back our own frames.
-            let Some(frame) = frame.filter(|frame| frame.source != own) else {
-                self.count_unattributed(index, DropReason::Malformed(Fault::UnknownPacket), 1);
-                continue;
-            };
-            let range = start + frame.packet.start..start + frame.packet.end;
-            let to_group = frame.destination == group;
-            let peer = Peer::Mac(if to_group { group } else { frame.source });
-            let is_packet = LpPacket::check(&pool.chunk_bytes(&chunk)[range.clone()]).map(drop);
-            let id = match self.peer_face(now, index, peer, is_packet, pool) {
-                Ok(id) => id,
-                Err(reason) => {
-                    self.count_unattributed(index, reason, 1);
-                    continue;
-                }
-            };
+            let range = start..start + message.len;
+            let (id, range, sender) =
+                match self.face_of_frame_in(now, index, (own, group), &chunk, range, pool) {
+                    Ok(found) => found,
+                    Err(reason) => {
+                        self.count_unattributed(index, reason, 1);
+                        continue;
+                    }
+                };
             let Some(face) = self.slots.get_mut(id) else { continue };
             face.last_received = now;
-            let sender = if to_group { Peer::Mac(frame.source).sender_number() } else { 0 };
             let source = Source { face: id, local: false, congested, sender };
             let mut drops = DropRecorder { face: &mut face.counters, total: &mut self.drops };
             match pool.packet_in(&chunk, range) {
@@ -115,6 +107,33 @@ impl Faces {
         }
         pool.release_chunk(chunk);
         count == N
+    }
+
+    /// Returns the face of a frame in a chunk, the range of its packet, and the number that
+    /// distinguishes the senders to the group.
+    #[inline]
+    fn face_of_frame_in(
+        &mut self,
+        now: Timestamp,
+        index: usize,
+        (own, group): (Mac, Mac),
+        chunk: &Chunk,
+        range: Range<usize>,
+        pool: &mut Pool,
+    ) -> Result<(FaceId, Range<usize>, u64), DropReason> {
+        let start = range.start;
+        let frame = ether::read(&pool.chunk_bytes(chunk)[range]);
+        // A switch may send back our own frames.
+        let Some(frame) = frame.filter(|frame| frame.source != own) else {
+            return Err(DropReason::Malformed(Fault::UnknownPacket));
+        };
+        let range = start + frame.packet.start..start + frame.packet.end;
+        let to_group = frame.destination == group;
+        let peer = Peer::Mac(if to_group { group } else { frame.source });
+        let is_packet = LpPacket::check(&pool.chunk_bytes(chunk)[range.clone()]).map(drop);
+        let id = self.peer_face(now, index, peer, is_packet, pool)?;
+        let sender = if to_group { Peer::Mac(frame.source).sender_number() } else { 0 };
+        Ok((id, range, sender))
     }
 
     /// Creates a face to a network card, or to the group, on the interface that `local` names.

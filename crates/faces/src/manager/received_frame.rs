@@ -1,6 +1,8 @@
-//! Frames received by AF_XDP: their addresses and the position of the payload.
+//! Frames received by AF_XDP: their addresses, the position of the payload, and the sockets of
+//! groups and of NDN over Ethernet.
 
-use crate::datagram::ether;
+use super::Faces;
+use crate::datagram::{Medium, Peer, ether};
 use crate::xdp::frame::{self, Body};
 use core::ops::Range;
 use nw_link::Mac;
@@ -45,4 +47,58 @@ pub(super) fn copy_frame(bytes: &[u8], buffer: &mut [u8], whole: bool) -> Option
         frame.whole = 0..0;
     }
     Some(frame)
+}
+
+impl Faces {
+    /// Returns the socket that an Ethernet frame with NDN is for, its peer there, and the number that
+    /// distinguishes the senders to a group.
+    #[inline]
+    pub(super) fn socket_of_ethernet_frame(
+        &self,
+        frame: &ReceivedFrame,
+        interface: u32,
+        own: Mac,
+    ) -> Option<(usize, Peer, u64)> {
+        let at_port = (interface, frame.vlan.unwrap_or(0));
+        let (index, group) =
+            self.sockets.iter().enumerate().find_map(|(at, socket)| {
+                match &socket.as_ref()?.medium {
+                    Medium::Ether(port) if (port.interface, port.vlan) == at_port => {
+                        Some((at, port.group))
+                    }
+                    _ => None,
+                }
+            })?;
+        let sender = Peer::Mac(frame.source);
+        match frame.destination {
+            to if to == group => Some((index, Peer::Mac(group), sender.sender_number())),
+            to if to == own => Some((index, sender, 0)),
+            _ => None,
+        }
+    }
+
+    /// Returns the socket of a multicast group, its peer, and the number that distinguishes its
+    /// senders.
+    #[inline]
+    pub(super) fn socket_of_group_datagram(
+        &self,
+        source: SocketAddr,
+        destination: SocketAddr,
+        interface: u32,
+    ) -> Option<(usize, Peer, u64)> {
+        let wanted = (destination.ip(), destination.port());
+        let (index, group) =
+            self.sockets.iter().enumerate().find_map(|(at, socket)| {
+                match &socket.as_ref()?.medium {
+                    Medium::Group { interface: on, group, .. }
+                        if *on == interface && (group.ip(), group.port()) == wanted =>
+                    {
+                        Some((at, *group))
+                    }
+                    _ => None,
+                }
+            })?;
+        let sender = Peer::Ip(frame::scoped(source, interface)).sender_number();
+        Some((index, Peer::Ip(group), sender))
+    }
 }

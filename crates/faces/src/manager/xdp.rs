@@ -705,22 +705,7 @@ impl Faces {
             return None;
         }
         let Some((source, destination)) = frame.addresses else {
-            let (index, group) = self.sockets.iter().enumerate().find_map(|(at, socket)| {
-                match &socket.as_ref()?.medium {
-                    Medium::Ether(port)
-                        if (port.interface, port.vlan) == (interface, frame.vlan.unwrap_or(0)) =>
-                    {
-                        Some((at, port.group))
-                    }
-                    _ => None,
-                }
-            })?;
-            let sender = Peer::Mac(frame.source);
-            return match frame.destination {
-                to if to == group => Some((index, Peer::Mac(group), sender.sender_number())),
-                to if to == own => Some((index, sender, 0)),
-                _ => None,
-            };
+            return self.socket_of_ethernet_frame(frame, interface, own);
         };
         // Datagrams in VLANs are left to the kernel: it knows which interface they are for.
         if frame.vlan.is_some() {
@@ -733,20 +718,8 @@ impl Faces {
         }
         let watched = self.interfaces.watched()?;
         if destination.ip().is_multicast() || frame.destination.is_group() {
-            let sockets = self.sockets.iter().enumerate();
-            let (index, group) =
-                sockets.into_iter().find_map(|(at, socket)| match &socket.as_ref()?.medium {
-                    Medium::Group { interface: on, group, .. }
-                        if *on == interface
-                            && (group.ip(), group.port())
-                                == (destination.ip(), destination.port()) =>
-                    {
-                        Some((at, *group))
-                    }
-                    _ => None,
-                })?;
-            let sender = Peer::Ip(frame::scoped(source, interface)).sender_number();
-            return self.can_be_peer(source).then_some((index, Peer::Ip(group), sender));
+            let found = self.socket_of_group_datagram(source, destination, interface)?;
+            return self.can_be_peer(source).then_some(found);
         }
         let ours = watched.iter().any(|interface| interface.addresses.contains(&destination.ip()));
         if !ours || !self.can_be_peer(source) {

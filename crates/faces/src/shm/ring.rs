@@ -273,7 +273,12 @@ mod tests {
             let (mut writer, mut reader) = ends(&memory, start);
             let (mut model, mut next) = (VecDeque::new(), 0u8);
             for (lens, read) in steps {
-                let pieces: Vec<Vec<u8>> = lens.iter().map(|len| (0..*len).map(|_| { next = next.wrapping_add(1); next }).collect()).collect();
+                let mut next_byte = || {
+                    next = next.wrapping_add(1);
+                    next
+                };
+                let mut piece = |len: &usize| (0..*len).map(|_| next_byte()).collect();
+                let pieces: Vec<Vec<u8>> = lens.iter().map(&mut piece).collect();
                 let slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
                 let all = pieces.concat();
                 let written = writer.write(&memory, &slices, 0).unwrap();

@@ -413,7 +413,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn written_frame_parses_and_bit_flip_is_detected(at in 0usize..2, payload in proptest::collection::vec(any::<u8>(), 0..1400), flip in any::<usize>(), bit in 0u8..8) {
+        fn written_frame_parses_and_bit_flip_is_detected(
+            at in 0usize..2,
+            payload in proptest::collection::vec(any::<u8>(), 0..1400),
+            flip in any::<usize>(),
+            bit in 0u8..8,
+        ) {
             let mut frame = written(at, &payload);
             let (source, destination) = pair(PAIRS[at]);
             let parsed = read(&frame).unwrap();
@@ -430,7 +435,11 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_parse_within_bounds(bytes in proptest::collection::vec(any::<u8>(), 0..200), at in 0usize..2, keep in 0usize..80) {
+        fn any_bytes_parse_within_bounds(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            at in 0usize..2,
+            keep in 0usize..80,
+        ) {
             let mut frame = written(at, b"x");
             frame.truncate(keep);
             frame.extend_from_slice(&bytes);

@@ -675,7 +675,10 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_never_leak_a_packet(bytes in proptest::collection::vec(any::<u8>(), 0..200), as_fragment in any::<bool>()) {
+    fn any_bytes_never_leak_a_packet(
+        bytes in proptest::collection::vec(any::<u8>(), 0..200),
+        as_fragment in any::<bool>(),
+    ) {
         let mut test = TestLink::new(Some(8800), FaceFlags::LOCAL_FIELDS);
         let bytes = if as_fragment {
             let mut body = Vec::new();

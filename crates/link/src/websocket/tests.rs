@@ -158,7 +158,12 @@ fn any_frame() -> impl Strategy<Value = Frame> {
         2 => Just(0x8a),
         1 => prop_oneof![Just(0x09u8), Just(0xc2), Just(0x83), Just(0x8b), Just(0x8f)],
     ];
-    let len = prop_oneof![30 => 0usize..130, 5 => 8000usize..8820, 1 => Just(LINK_PACKET_LEN_MAX), 1 => 9000usize..70_000];
+    let len = prop_oneof![
+        30 => 0usize..130,
+        5 => 8000usize..8820,
+        1 => Just(LINK_PACKET_LEN_MAX),
+        1 => 9000usize..70_000,
+    ];
     let mask = prop_oneof![60 => any::<[u8; 4]>().prop_map(Some), 1 => Just(None)];
     (first, len, mask, any::<u8>()).prop_map(|(first, len, mask, fill)| Frame {
         first,
@@ -195,24 +200,40 @@ proptest! {
         }
         let decoded = decode(Role::Server, &bytes, &[cut]);
         let (messages, _) = decode_with_tungstenite(&bytes);
-        let text_or_close = matches!(decoded.end, Some(ConnectionEnd::Fault(WebSocketFault::Text) | ConnectionEnd::PeerClosed));
+        let text_or_close = matches!(
+            decoded.end,
+            Some(ConnectionEnd::Fault(WebSocketFault::Text) | ConnectionEnd::PeerClosed)
+        );
         prop_assert!(decoded.messages == messages || text_or_close);
     }
 
     #[test]
-    fn mask_applied_twice_restores_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..100), key in any::<[u8; 4]>()) {
+    fn mask_applied_twice_restores_bytes(
+        bytes in proptest::collection::vec(any::<u8>(), 0..100),
+        key in any::<[u8; 4]>(),
+    ) {
         let mut masked = bytes.clone();
         frame::mask(&mut masked, Some(key));
-        prop_assert!(masked.iter().zip(&bytes).enumerate().all(|(at, (masked, byte))| masked ^ byte == key[at % 4]));
+        let mut pairs = masked.iter().zip(&bytes).enumerate();
+        prop_assert!(pairs.all(|(at, (masked, byte))| masked ^ byte == key[at % 4]));
         frame::mask(&mut masked, Some(key));
         prop_assert_eq!(masked, bytes);
     }
 
     #[test]
-    fn encoded_head_parses_to_itself(len in prop_oneof![0usize..200, 60_000usize..70_000], key in any::<[u8; 4]>()) {
+    fn encoded_head_parses_to_itself(
+        len in prop_oneof![0usize..200, 60_000usize..70_000],
+        key in any::<[u8; 4]>(),
+    ) {
         for (role, key) in [(Role::Server, Some(key)), (Role::Client, None)] {
             let bytes = frame::encode_head(Kind::Binary, len, key);
-            let expected = frame::Head { len: bytes.len(), payload_len: len, kind: Kind::Binary, is_final: true, mask: key };
+            let expected = frame::Head {
+                len: bytes.len(),
+                payload_len: len,
+                kind: Kind::Binary,
+                is_final: true,
+                mask: key,
+            };
             prop_assert_eq!(frame::parse_head(&bytes, role), Ok(Some(expected)));
             prop_assert_eq!(frame::parse_head(&bytes[..bytes.len() - 1], role), Ok(None));
         }

@@ -1,6 +1,6 @@
 //! Answers queries in the event loop.
 
-use super::{DEFERRED_MAX, PAGE_LEN, Query, QueryReply, ReplyCallback, TraceBatch};
+use super::{Capture, DEFERRED_MAX, PAGE_LEN, Query, QueryReply, ReplyCallback, TraceBatch};
 use crate::Host;
 use crate::environment::drop_name;
 use crate::shards::command::ShardCommand;
@@ -58,15 +58,7 @@ impl Host {
                 let started = self.observer.get_or_insert_default().start_tap(now, *filter);
                 QueryReply::TapStarted(started)
             }
-            Query::TakeTap(id) => {
-                let mut capture =
-                    self.observer.as_mut().and_then(|observer| observer.take_tap(now, id));
-                // Read at each fetch, as the wall clock may have been set since.
-                let start_unix_ns =
-                    self.wall.unix().saturating_sub(self.started()).as_nanos() as u64;
-                capture.iter_mut().for_each(|capture| capture.start_unix_ns = start_unix_ns);
-                QueryReply::Tap(capture.map(Box::new))
-            }
+            Query::TakeTap(id) => QueryReply::Tap(self.take_tap(now, id).map(Box::new)),
             Query::StopTap(id) => {
                 if let Some(observer) = &mut self.observer {
                     observer.stop_tap(id);
@@ -88,6 +80,14 @@ impl Host {
         self.update_replicas();
         let spent = self.now().since(started);
         reply(answer, spent);
+    }
+
+    fn take_tap(&mut self, now: Timestamp, id: u64) -> Option<Capture> {
+        let mut capture = self.observer.as_mut()?.take_tap(now, id)?;
+        // Read at each fetch, as the wall clock may have been set since.
+        let start = self.wall.unix().saturating_sub(self.started());
+        capture.start_unix_ns = start.as_nanos() as u64;
+        Some(capture)
     }
 
     /// Keeps a query until its command completes. If the pool is full, the oldest one is answered

@@ -319,18 +319,22 @@ mod tests {
                 sender_pool.release(packet);
                 if in_ring.len() > 1 || bits[3] {
                     let Some(len) = in_ring.pop_front() else { continue };
-                    let Some(RingMessage::Packet(MessageKind::Transmit, packet)) = read(&mut receiver, &mut receiver_pool) else {
+                    let message = read(&mut receiver, &mut receiver_pool);
+                    let Some(RingMessage::Packet(MessageKind::Transmit, packet)) = message else {
                         panic!("a message is in the ring")
                     };
                     prop_assert_eq!(receiver_pool.bytes(&packet), &data(len)[..]);
                     let meta = receiver_pool.meta(&packet);
                     prop_assert_eq!(meta.link.token.as_bytes(), &token[..]);
-                    prop_assert_eq!((meta.kind, meta.link.no_cache, meta.ingress_local), (Kind::Data, bits[0], bits[2]));
+                    let kind_and_flags = (meta.kind, meta.link.no_cache, meta.ingress_local);
+                    prop_assert_eq!(kind_and_flags, (Kind::Data, bits[0], bits[2]));
                     prop_assert_eq!(meta.link.incoming_face.bits(), numbers[1]);
-                    prop_assert_eq!((meta.ingress.bits(), meta.egress.bits()), (numbers[2], numbers[1] / 2));
+                    let faces = (meta.ingress.bits(), meta.egress.bits());
+                    prop_assert_eq!(faces, (numbers[2], numbers[1] / 2));
                     prop_assert_eq!(meta.link.congestion_mark, u64::from(numbers[0]));
                     prop_assert_eq!(meta.name_in(receiver_pool.bytes(&packet)).to_string(), "/a");
-                    let announcement = receiver_pool.announcement(meta.link.announcement).map(<[u8]>::to_vec);
+                    let announcement =
+                        receiver_pool.announcement(meta.link.announcement).map(<[u8]>::to_vec);
                     prop_assert_eq!(announcement, bits[1].then(|| data(len / 10)));
                     receiver_pool.release(packet);
                 }

@@ -129,16 +129,7 @@ impl Worker {
                 if event.data.u64() == WAKER_TOKEN {
                     self.links.waker().clear();
                 } else if !self.links.is_backpressured() {
-                    self.faces.on_ready(
-                        now,
-                        event.data.u64(),
-                        event.flags,
-                        &mut self.pool,
-                        &mut self.batch,
-                    );
-                    self.hand_over_unknown_peers();
-                    self.links.distribute(now, &mut self.batch, &mut self.pool);
-                    self.forward(now);
+                    self.receive_and_forward(now, event);
                 }
             }
             self.tick(now);
@@ -148,6 +139,16 @@ impl Worker {
             self.links.wake_peers();
             self.report(now);
         }
+    }
+
+    /// Receives packets of a face that is ready, and forwards those of this shard.
+    #[inline]
+    fn receive_and_forward(&mut self, now: Timestamp, event: &epoll::Event) {
+        let token = event.data.u64();
+        self.faces.on_ready(now, token, event.flags, &mut self.pool, &mut self.batch);
+        self.hand_over_unknown_peers();
+        self.links.distribute(now, &mut self.batch, &mut self.pool);
+        self.forward(now);
     }
 
     fn now(&self) -> Timestamp {

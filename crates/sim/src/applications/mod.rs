@@ -47,12 +47,12 @@ impl OutgoingPackets {
 pub enum Arrival<'a> {
     /// An Interest.
     Interest {
-        /// Its name.
+        /// Name of the packet.
         name: NameRef<'a>,
     },
     /// A Data packet.
     Data {
-        /// Its name.
+        /// Name of the packet.
         name: NameRef<'a>,
         /// Length of the packet, bytes.
         bytes: usize,

@@ -66,7 +66,11 @@ fn network() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        max_shrink_iters: 40,
+        ..ProptestConfig::default()
+    })]
     /// `run` checks the counters of every link, node and consumer.
     #[test]
     fn random_network_accounts_for_every_packet(text in network()) {

@@ -107,7 +107,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn recent_sequences_within_window_equal_hash_set(start: u64, steps in proptest::collection::vec(0u64..4000, 1..300)) {
+        fn recent_sequences_within_window_equal_hash_set(
+            start: u64,
+            steps in proptest::collection::vec(0u64..4000, 1..300),
+        ) {
             let (mut recent, mut model) = (RecentSequences::default(), HashSet::new());
             for step in steps {
                 let number = start.wrapping_add(step);

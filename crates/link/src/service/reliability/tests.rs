@@ -273,7 +273,10 @@ proptest! {
     }
 
     #[test]
-    fn any_acks_leave_consistent_state(acks in proptest::collection::vec(prop_oneof![any::<u64>(), 0u64..40], 0..400), sent in 0u64..40) {
+    fn any_acks_leave_consistent_state(
+        acks in proptest::collection::vec(prop_oneof![any::<u64>(), 0u64..40], 0..400),
+        sent in 0u64..40,
+    ) {
         let mut end = Reliability::new(ReliabilityLimits::default(), 0);
         for sequence in 0..sent {
             send(Timestamp::START, &mut end, sequence);

@@ -37,7 +37,7 @@ class RunningApp:
         for _ in range(200):
             if self.app.face.running:
                 return self.app
-            if self.task.completed():
+            if self.task.done():
                 self.task.result()
             await asyncio.sleep(0.01)
         raise Failed("face did not open")

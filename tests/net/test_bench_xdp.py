@@ -355,7 +355,7 @@ class BenchXdp(test_xdp.Pair):
         self.assertRegex(output, "va was removed or set down")
         out, output = sink.communicate(timeout=TIMEOUT_S)
         self.assertEqual((sink.returncode, json.loads(out)["event"]), (1, "end"))
-        self.assertIn("vb is gone", output)
+        self.assertIn("vb was removed or set down", output)
 
     def test_missing_interface_or_transport_is_refused(self):
         self.assertIn("there is no network interface none", self.refusal(card="none"))

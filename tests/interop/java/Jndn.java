@@ -56,7 +56,7 @@ public class Jndn {
         consumer.expressInterest(interest, (request, data) -> {
           System.out.println("jndn got: " + data.getContent().toString());
           done = true;
-        }, interest -> fail("timeout"), (interest, nack) -> fail("network Nack"));
+        }, late -> fail("timeout"), (refused, nack) -> fail("network Nack"));
       } catch (Exception e) {
         fail(e.toString());
       }

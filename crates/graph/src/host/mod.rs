@@ -415,8 +415,8 @@ impl Host {
     }
 
     fn timeout(&self, now: Timestamp) -> Option<Timespec> {
-        // A graph that is idle at the earliest end of draining ends then. Later it becomes idle by a
-        // packet or a timer of an element, after which the loop checks again.
+        // A graph that is idle at the earliest end of draining ends then. Later it becomes idle by
+        // a packet or a timer of an element, after which the loop checks again.
         let drain =
             self.draining.map(|(earliest, latest)| if now < earliest { earliest } else { latest });
         let timers = [self.faces.deadline(), self.engine.deadline(), self.retry_at, drain];

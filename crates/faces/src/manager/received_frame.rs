@@ -50,8 +50,8 @@ pub(super) fn copy_frame(bytes: &[u8], buffer: &mut [u8], whole: bool) -> Option
 }
 
 impl Faces {
-    /// Returns the socket that an Ethernet frame with NDN is for, its peer there, and the number that
-    /// distinguishes the senders to a group.
+    /// Returns the socket that an Ethernet frame with NDN is for, its peer there, and the number
+    /// that distinguishes the senders to a group.
     #[inline]
     pub(super) fn socket_of_ethernet_frame(
         &self,

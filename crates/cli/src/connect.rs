@@ -142,7 +142,7 @@ impl<'a> Registration<'a> {
         }
     }
 
-    /// Registers again after a reconnect. To be called after each [`Client::turn`].
+    /// Registers again after a reconnect. To be called after each [`Client::poll`].
     pub fn update(&mut self, client: &mut Client) -> Result<LinkChange, ClientError> {
         if client.lost_for().is_some() {
             let is_new = !core::mem::replace(&mut self.was_lost, true);

@@ -82,7 +82,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Opens the control socket. If [control] is not configured, a failure is only logged.
+/// Opens the control socket. If `[control]` is not configured, a failure is only logged.
 fn open_control(
     config: &Config,
     unix: &Path,

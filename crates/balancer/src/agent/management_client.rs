@@ -200,7 +200,7 @@ impl ManagementClient {
         }
     }
 
-    /// Sends commands, up to [`WINDOW`] at a time. Returns the responses in order, `None` for
+    /// Sends commands, up to `WINDOW` at a time. Returns the responses in order, `None` for
     /// commands without a response.
     ///
     /// # Errors

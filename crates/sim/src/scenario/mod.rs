@@ -1,4 +1,4 @@
-//! A simulation scenario: one TOML file. Every option is declared once ([`options`]), and all
+//! A simulation scenario: one TOML file. Every option is declared once (`options`), and all
 //! mistakes are reported at once.
 
 mod actions;

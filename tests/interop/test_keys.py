@@ -94,13 +94,13 @@ async def python_reads(h):
         _, wire = self_sign(key.name, key.key_bits, signer)
         check(
             verifies(key.default_cert().data, wire),
-            f"python-ndn does not believe what it signed with {identity}",
+            f"python-ndn does not verify what it signed with {identity}",
         )
         path = h.scratch / "signed"
         path.write_bytes(bytes(wire))
         check(
-            "signed by itself" in await store.nw("cert", "show", path),
-            f"nw does not believe what python-ndn signed with {identity}",
+            "self-signed" in await store.nw("cert", "show", path),
+            f"nw does not verify what python-ndn signed with {identity}",
         )
     check("/n/rsa" in await store.pyndnsec("list"), "pyndnsec list")
     equal(
@@ -147,7 +147,7 @@ async def nw_reads(h):
         identity = keychain[key["identity"]]
         check(
             verifies(identity.default_key().default_cert().data, packet.read_bytes()),
-            f"python-ndn does not believe what nw signed: {out}",
+            f"python-ndn does not verify what nw signed: {out}",
         )
         await producer.stop()
     # nw adds and deletes keys; python-ndn reads both changes.
@@ -179,7 +179,7 @@ async def requests(h):
     boss = (await ours.nw("cert", "export", "/boss/ours")).encode()
     check(
         verifies(base64.b64decode(boss), base64.b64decode(certificate.read_text())),
-        "python-ndn does not believe a certificate of nw",
+        "python-ndn does not verify a certificate of nw",
     )
     # The opposite direction.
     request.write_text(await ours.nw("cert", "request", "/boss/ours"))

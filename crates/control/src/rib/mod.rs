@@ -186,6 +186,7 @@ impl Rib {
         route: Route,
     ) -> Result<Option<Route>, TooManyRoutes> {
         self.immediate_left = self.immediate_max;
+        self.remove_closed_faces(name);
         let exists = self
             .index
             .get(name.as_bytes())
@@ -208,6 +209,7 @@ impl Rib {
     /// Removes and returns a route. `None` if there is no such route.
     pub fn unregister(&mut self, name: NameRef<'_>, face: FaceId, origin: u64) -> Option<Route> {
         self.immediate_left = self.immediate_max;
+        self.remove_closed_faces(name);
         let id = *self.index.get(name.as_bytes())?;
         let mut before = None;
         self.change_face(id, face, false, |rib| before = rib.put_route(id, face, origin, None));
@@ -225,6 +227,7 @@ impl Rib {
         direct: Option<DirectNextHop>,
     ) -> Result<Option<DirectNextHop>, TooManyRoutes> {
         self.immediate_left = self.immediate_max;
+        self.remove_closed_faces(name);
         let exists = self
             .index
             .get(name.as_bytes())
@@ -245,6 +248,7 @@ impl Rib {
     /// whether it existed.
     pub fn remove_next_hop(&mut self, name: NameRef<'_>, face: FaceId) -> bool {
         self.immediate_left = self.immediate_max;
+        self.remove_closed_faces(name);
         let Some(&id) = self.index.get(name.as_bytes()) else { return false };
         if !self.next_hops_of(id).is_some_and(|hops| hops.iter().any(|hop| hop.face == face)) {
             return false;
@@ -328,17 +332,41 @@ impl Rib {
             self.removed_faces.remove(&face);
         }
         for id in &ids {
-            let id = *id;
-            let routes = self.routes.range((id, face, 0)..=(id, face, u64::MAX));
-            let origins: Vec<u64> = routes.map(|((_, _, origin), _)| *origin).collect();
-            self.change_face(id, face, false, |rib| {
-                rib.put_direct(id, face, None);
-                for origin in origins {
-                    rib.put_route(id, face, origin, None);
-                }
-            });
+            self.remove_face_from(*id, face);
         }
         ids.len()
+    }
+
+    /// Removes the routes and the direct next hop of a face from an entry.
+    fn remove_face_from(&mut self, id: EntryId, face: FaceId) {
+        let routes = self.routes.range((id, face, 0)..=(id, face, u64::MAX));
+        let origins: Vec<u64> = routes.map(|((_, _, origin), _)| *origin).collect();
+        self.change_face(id, face, false, |rib| {
+            rib.put_direct(id, face, None);
+            for origin in origins {
+                rib.put_route(id, face, origin, None);
+            }
+        });
+    }
+
+    /// Removes closed faces from a name at once, so that a change of the name does not depend on how
+    /// far [`work`](Self::work) is with them: an entry without other routes loses its suppressions.
+    fn remove_closed_faces(&mut self, name: NameRef<'_>) {
+        if self.removed_faces.is_empty() {
+            return;
+        }
+        let Some(&id) = self.index.get(name.as_bytes()) else { return };
+        let last = FaceId::from_bits(u32::MAX);
+        let routes = self.routes.range((id, FaceId::NONE, 0)..=(id, last, u64::MAX));
+        let direct = self.direct.range((id, FaceId::NONE)..=(id, last));
+        let closed: BTreeSet<FaceId> = routes
+            .map(|((_, face, _), _)| *face)
+            .chain(direct.map(|((_, face), _)| *face))
+            .filter(|face| self.removed_faces.contains(face))
+            .collect();
+        for face in closed {
+            self.remove_face_from(id, face);
+        }
     }
 
     /// Returns when the next route expires.

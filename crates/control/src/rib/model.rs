@@ -272,6 +272,42 @@ fn count_listed(rib: &Rib) -> usize {
     count
 }
 
+#[test]
+fn register_while_face_is_removed_sees_name_without_that_face() {
+    let name = |uri: &str| uri.parse::<Name>().unwrap();
+    let register = |uri: &str, face, flags| Step::Register {
+        name: name(uri),
+        face,
+        origin: 0,
+        cost: 0,
+        flags,
+        expires_ms: None,
+    };
+    let steps = [
+        register("/", 257, 0),
+        register("/a", 257, 0),
+        register("/b", 257, 0),
+        register("/", 258, 1),
+        register("/a/b", 257, 0),
+        Step::RemoveNextHop { name: name("/a/b"), face: 258 },
+        Step::RemoveFace { face: 257 },
+        register("/a/b", 259, 0),
+    ];
+    let mut model = Model { strategies: [(Name::new(), StrategyId(0))].into(), ..Model::default() };
+    let (mut rib, mut fib) = (rib(), FakeFib::new());
+    assert!(flush(&mut rib, &mut fib, usize::MAX));
+    rib.immediate_max = 0;
+    for step in steps {
+        if matches!(step, Step::RemoveNextHop { .. }) {
+            complete_work(&mut rib, &mut fib, 1);
+        }
+        apply_step(step, &mut rib, &mut model);
+        assert!(flush(&mut rib, &mut fib, usize::MAX));
+    }
+    complete_work(&mut rib, &mut fib, 1);
+    assert_eq!(fib, model.fib());
+}
+
 proptest! {
     #[test]
     fn rib_any_steps_match_model(steps in proptest::collection::vec(steps(), 0..60)) {

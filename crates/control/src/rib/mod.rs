@@ -349,8 +349,9 @@ impl Rib {
         });
     }
 
-    /// Removes closed faces from a name at once, so that a change of the name does not depend on how
-    /// far [`work`](Self::work) is with them: an entry without other routes loses its suppressions.
+    /// Removes closed faces from a name at once, so that a change of the name does not depend on
+    /// how far [`work`](Self::work) is with them: an entry without other routes loses its
+    /// suppressions.
     fn remove_closed_faces(&mut self, name: NameRef<'_>) {
         if self.removed_faces.is_empty() {
             return;

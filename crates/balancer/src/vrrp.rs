@@ -212,6 +212,7 @@ fn instance(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::process::Command;
 
     const FILE: &str = r#"
@@ -299,12 +300,16 @@ inside_addresses = ["10.0.0.1/24"]
         assert!(made(FILE, &vlan).is_ok());
     }
 
+    /// Prints that the test is skipped on standard error, which libtest does not capture.
+    fn skip(reason: &str) {
+        let _ = writeln!(std::io::stderr(), "skipped: keepalived_accepts_the_file: {reason}");
+    }
+
     /// Checked by keepalived itself, if it is installed.
     #[test]
     fn keepalived_accepts_the_file() {
         if Command::new("keepalived").arg("--version").output().is_err() {
-            eprintln!("keepalived is not installed: `tools/setup test` installs it");
-            return;
+            return skip("keepalived is not installed: `tools/setup test` installs it");
         }
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("keepalived.conf");
@@ -316,8 +321,7 @@ inside_addresses = ["10.0.0.1/24"]
                 && std::fs::exists(format!("/sys/class/net/{name}/device")).unwrap_or(false)
         };
         let Some(interface) = names.into_iter().find(ordinary) else {
-            eprintln!("skipped: this machine has no network interface that keepalived accepts");
-            return;
+            return skip("this machine has no network interface that keepalived accepts");
         };
         let both =
             VrrpOptions { outside: Some(interface.clone()), inside: Some(interface), ..options() };

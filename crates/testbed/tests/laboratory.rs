@@ -4,6 +4,7 @@
 //! missing, they print that they are skipped.
 
 use nw_testbed::{Cluster, FetchPlan, LabError, Plan, PublishPlan, clean};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -12,21 +13,26 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Environment variable of the process that the test kills.
 const VICTIM: &str = "NW_LAB_TEST_VICTIM";
 
+/// Prints that the test is skipped on the process's standard error, which libtest does not capture.
+fn skip(reason: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: {reason}");
+}
+
 fn plan() -> Option<Plan> {
     let default = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/release/nw");
     let nw = std::env::var_os("NW_BIN").map_or(default, PathBuf::from);
     if !nw.exists() {
-        eprintln!(
-            "skipped: {} is not there: cargo build --release -p nw-cli, or set NW_BIN",
-            nw.display()
-        );
+        let advice = "does not exist: cargo build --release -p nw-cli, or set NW_BIN";
+        skip(&format!("{} {advice}", nw.display()));
         return None;
     }
     let plan = Plan { balancers: 0, ..Plan::new(nw.canonicalize().expect("it exists")) };
     match Cluster::build(&Plan { consumers: 0, producers: 0, ..plan.clone() }) {
         Ok(_) => Some(plan),
         Err(error @ (LabError::Missing(_) | LabError::Refused { .. })) => {
-            eprintln!("skipped: {error}");
+            skip(&error.to_string());
             None
         }
         Err(error) => panic!("{error}"),

@@ -186,7 +186,7 @@ impl Rib {
         route: Route,
     ) -> Result<Option<Route>, TooManyRoutes> {
         self.immediate_left = self.immediate_max;
-        self.remove_closed_faces(name);
+        self.remove_stale_suppressions(name);
         let exists = self
             .index
             .get(name.as_bytes())
@@ -209,7 +209,7 @@ impl Rib {
     /// Removes and returns a route. `None` if there is no such route.
     pub fn unregister(&mut self, name: NameRef<'_>, face: FaceId, origin: u64) -> Option<Route> {
         self.immediate_left = self.immediate_max;
-        self.remove_closed_faces(name);
+        self.remove_stale_suppressions(name);
         let id = *self.index.get(name.as_bytes())?;
         let mut before = None;
         self.change_face(id, face, false, |rib| before = rib.put_route(id, face, origin, None));
@@ -227,7 +227,7 @@ impl Rib {
         direct: Option<DirectNextHop>,
     ) -> Result<Option<DirectNextHop>, TooManyRoutes> {
         self.immediate_left = self.immediate_max;
-        self.remove_closed_faces(name);
+        self.remove_stale_suppressions(name);
         let exists = self
             .index
             .get(name.as_bytes())
@@ -248,7 +248,7 @@ impl Rib {
     /// whether it existed.
     pub fn remove_next_hop(&mut self, name: NameRef<'_>, face: FaceId) -> bool {
         self.immediate_left = self.immediate_max;
-        self.remove_closed_faces(name);
+        self.remove_stale_suppressions(name);
         let Some(&id) = self.index.get(name.as_bytes()) else { return false };
         if !self.next_hops_of(id).is_some_and(|hops| hops.iter().any(|hop| hop.face == face)) {
             return false;
@@ -349,24 +349,26 @@ impl Rib {
         });
     }
 
-    /// Removes closed faces from a name at once, so that a change of the name does not depend on
-    /// how far [`work`](Self::work) is with them: an entry without other routes loses its
-    /// suppressions.
-    fn remove_closed_faces(&mut self, name: NameRef<'_>) {
+    /// Removes the suppressions of a name whose routes all belong to closed faces. They go with the
+    /// last of these routes, so a change of the name must not depend on how far
+    /// [`work`](Self::work) is with them.
+    fn remove_stale_suppressions(&mut self, name: NameRef<'_>) {
         if self.removed_faces.is_empty() {
             return;
         }
         let Some(&id) = self.index.get(name.as_bytes()) else { return };
+        let suppressed = self.suppressed_faces(id);
         let last = FaceId::from_bits(u32::MAX);
-        let routes = self.routes.range((id, FaceId::NONE, 0)..=(id, last, u64::MAX));
-        let direct = self.direct.range((id, FaceId::NONE)..=(id, last));
-        let closed: BTreeSet<FaceId> = routes
-            .map(|((_, face, _), _)| *face)
-            .chain(direct.map(|((_, face), _)| *face))
-            .filter(|face| self.removed_faces.contains(face))
-            .collect();
-        for face in closed {
-            self.remove_face_from(id, face);
+        let mut routes = self.routes.range((id, FaceId::NONE, 0)..=(id, last, u64::MAX));
+        if suppressed.is_empty()
+            || !routes.all(|((_, face, _), _)| self.removed_faces.contains(face))
+        {
+            return;
+        }
+        for face in suppressed {
+            self.change_face(id, face, true, |rib| {
+                rib.put_direct(id, face, None);
+            });
         }
     }
 
@@ -581,11 +583,18 @@ impl Rib {
         entry.listed = listed;
     }
 
+    /// Returns the faces that are suppressed as next hops of an entry.
+    fn suppressed_faces(&self, id: EntryId) -> Vec<FaceId> {
+        let direct = self.direct.range((id, FaceId::NONE)..=(id, FaceId::from_bits(u32::MAX)));
+        direct
+            .filter(|(_, direct)| **direct == DirectNextHop::Suppressed)
+            .map(|((_, face), _)| *face)
+            .collect()
+    }
+
     /// Removes the suppressions of an entry without routes, which have no effect.
     fn remove_suppressions(&mut self, id: EntryId) {
-        let direct = self.direct.range((id, FaceId::NONE)..=(id, FaceId::from_bits(u32::MAX)));
-        let suppressions = direct.filter(|(_, direct)| **direct == DirectNextHop::Suppressed);
-        let faces: Vec<FaceId> = suppressions.map(|((_, face), _)| *face).collect();
+        let faces = self.suppressed_faces(id);
         for face in faces {
             self.put_direct(id, face, None);
             self.names_by_face.remove(&(face, id));

@@ -97,8 +97,13 @@ fn threads_share_a_queue_without_losing_frames() {
                 scope.spawn(move || {
                     let end = Instant::now() + TIMEOUT;
                     for number in (0..EACH).map(|at| 2 * at + sender) {
-                        while sent.load(Ordering::SeqCst) - received.load(Ordering::SeqCst) > WINDOW
-                        {
+                        // `received` is read first: read after `sent`, it may count frames that
+                        // the other thread has sent since.
+                        let on_the_way = || {
+                            let received = received.load(Ordering::SeqCst);
+                            sent.load(Ordering::SeqCst) - received
+                        };
+                        while on_the_way() > WINDOW {
                             assert!(Instant::now() < end, "what was sent is received: {number}");
                             thread::yield_now();
                         }

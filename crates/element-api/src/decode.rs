@@ -33,7 +33,6 @@ pub fn decode_lazily(pool: &mut Pool, packet: &Packet) -> Result<(), Error> {
         return decode_parts(key, bytes, meta);
     }
     check_data_link(meta)?;
-    meta.predicted_hash.set(0);
     let Some(fields) = DataFields::parse_fast(wire) else { return data_slow(key, wire, meta) };
     meta.prefixes.clear(key);
     meta.name_deferred = true;
@@ -44,8 +43,6 @@ pub fn decode_lazily(pool: &mut Pool, packet: &Packet) -> Result<(), Error> {
 /// Checks a packet and fills its metadata, its name included.
 #[inline(always)]
 fn decode_parts(key: &HashKey, bytes: PaddedPacket<'_>, meta: &mut Meta) -> Result<(), Error> {
-    meta.fib_probe.clear();
-    meta.cs_probe.clear();
     match bytes.wire().first() {
         Some(&first) if u32::from(first) == types::INTEREST => interest(key, bytes, meta),
         Some(&first) if u32::from(first) == types::DATA => data(key, bytes, meta),

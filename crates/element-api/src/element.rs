@@ -137,8 +137,19 @@ pub trait OffloadTask: Any + Send {
     fn run(&mut self);
 }
 
-/// Most stages of [`Element::prefetch`] that an element may have.
-pub const PREFETCH_STAGES_MAX: usize = 3;
+/// The number of stages of [`Element::prefetch`].
+pub const PREFETCH_STAGES_MAX: usize = 4;
+
+/// What prefetching for one element found that helps the elements after it. A host keeps one beside
+/// each packet of a batch and drops it with the batch. It may be wrong: it decides only what is
+/// prefetched.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Prediction {
+    /// Data with a deferred name: its hash, as the PIT token predicts it; 0 for none.
+    pub name_hash: u64,
+    /// Interest: the content store most likely answers it.
+    pub is_cached: bool,
+}
 
 /// A packet function. Written once, run by every host.
 ///
@@ -180,28 +191,15 @@ pub trait Element {
         None
     }
 
-    /// Returns whether the tables are so large that [`prefetch_pages`](Self::prefetch_pages) helps.
-    /// It does not change while a batch is prefetched.
-    #[inline]
-    fn exceeds_tlb_reach(&self) -> bool {
-        false
-    }
-
-    /// Prefetches only the one cache line that takes longest to arrive, so that many page walks
-    /// overlap. Hosts call it for a whole batch before the first stage of
-    /// [`prefetch`](Self::prefetch), if [`exceeds_tlb_reach`](Self::exceeds_tlb_reach).
-    #[inline]
-    fn prefetch_pages(&self, port: Self::In, packet: &Meta) {
-        let _ = (port, packet);
-    }
-
     /// Prefetches the memory that [`process`](Self::process) will read for this packet. Hosts call
     /// it for a whole batch, once per stage from 0 to [`prefetch_stages`](Self::prefetch_stages),
-    /// before processing the first packet. It has no visible effect: at most it caches lookup
-    /// results in the packet's metadata.
+    /// before processing the first packet. It has no visible effect.
+    ///
+    /// Stage 0 fetches at most the one cache line that takes longest to arrive, so that the page
+    /// walks of many packets overlap.
     #[inline]
-    fn prefetch(&self, stage: usize, port: Self::In, packet: &Meta) {
-        let _ = (stage, port, packet);
+    fn prefetch(&self, stage: usize, port: Self::In, packet: &Meta, prediction: &mut Prediction) {
+        let _ = (stage, port, packet, prediction);
     }
 
     /// Returns the number of stages of [`prefetch`](Self::prefetch) for a packet that enters by

@@ -3,7 +3,7 @@
 
 use crate::{
     Context, DropCounters, Element, FaceId, FaceInfo, OffloadTask, Outbox, PREFETCH_STAGES_MAX,
-    Packet, Peer, Pool, Port, PortInfo, Timestamp,
+    Packet, Peer, Pool, Port, PortInfo, Prediction, Timestamp,
 };
 use core::any::Any;
 
@@ -129,9 +129,15 @@ pub trait AnyElement: Any + Send {
     /// Returns [`Element::ACCEPTS_DEFERRED_NAMES`].
     fn accepts_deferred_names(&self) -> bool;
 
-    /// Calls [`Element::prefetch`] for each packet; before the first stage
-    /// [`Element::prefetch_pages`] if it helps.
-    fn prefetch(&self, stage: usize, port: u8, packets: &[Packet], pool: &Pool);
+    /// Calls [`Element::prefetch`] for each packet, with the prediction at the same position.
+    fn prefetch(
+        &self,
+        stage: usize,
+        port: u8,
+        packets: &[Packet],
+        predictions: &mut [Prediction],
+        pool: &Pool,
+    );
 
     /// Calls [`Element::process`]. Returns the first packet that leaves and appends further
     /// emitted.
@@ -235,13 +241,16 @@ impl<E: Element> Erased<E> {
 impl<E: Element> Erased<E> {
     /// Runs one prefetch stage for all packets.
     #[inline(always)]
-    fn prefetch_stage<const STAGE: usize>(&self, port: E::In, packets: &[Packet], pool: &Pool) {
+    fn prefetch_stage<const STAGE: usize>(
+        &self,
+        port: E::In,
+        packets: &[Packet],
+        predictions: &mut [Prediction],
+        pool: &Pool,
+    ) {
         const { assert!(STAGE < PREFETCH_STAGES_MAX) };
-        if STAGE == 0 && self.element.exceeds_tlb_reach() {
-            packets.iter().for_each(|packet| self.element.prefetch_pages(port, pool.meta(packet)));
-        }
-        for packet in packets {
-            self.element.prefetch(STAGE, port, pool.meta(packet));
+        for (packet, prediction) in packets.iter().zip(predictions) {
+            self.element.prefetch(STAGE, port, pool.meta(packet), prediction);
         }
     }
 }
@@ -264,13 +273,21 @@ impl<E: Element + Send + 'static> AnyElement for Erased<E> {
         E::ACCEPTS_DEFERRED_NAMES
     }
 
-    fn prefetch(&self, stage: usize, port: u8, packets: &[Packet], pool: &Pool) {
+    fn prefetch(
+        &self,
+        stage: usize,
+        port: u8,
+        packets: &[Packet],
+        predictions: &mut [Prediction],
+        pool: &Pool,
+    ) {
         let port = E::In::ALL[usize::from(port)];
         // With a constant stage the compiler removes the code of the others.
         match stage {
-            0 => self.prefetch_stage::<0>(port, packets, pool),
-            1 => self.prefetch_stage::<1>(port, packets, pool),
-            2 => self.prefetch_stage::<2>(port, packets, pool),
+            0 => self.prefetch_stage::<0>(port, packets, predictions, pool),
+            1 => self.prefetch_stage::<1>(port, packets, predictions, pool),
+            2 => self.prefetch_stage::<2>(port, packets, predictions, pool),
+            3 => self.prefetch_stage::<3>(port, packets, predictions, pool),
             _ => {}
         }
     }

@@ -19,7 +19,9 @@ pub mod shortages;
 
 pub use announcements::{ANNOUNCEMENT_LEN_MAX, AnnouncementRef};
 pub use drops::{DropCause, DropCounters, DropReason};
-pub use element::{Context, Element, OffloadTask, Outbox, PREFETCH_STAGES_MAX, Port, PortInfo};
+pub use element::{
+    Context, Element, OffloadTask, Outbox, PREFETCH_STAGES_MAX, Port, PortInfo, Prediction,
+};
 pub use erased::{AnyElement, Erased, ErasedContext, TaggedBatch};
 pub use meta::{Kind, LinkFields, Meta};
 pub use nw_tables::Timestamp;

@@ -2,10 +2,7 @@
 
 use crate::announcements::AnnouncementRef;
 use crate::{FaceId, Timestamp};
-use core::cell::Cell;
 use nw_name::{HashKey, NameRef, PrefixHashes};
-use nw_tables::cs::CsProbe;
-use nw_tables::fib::FibProbe;
 use nw_wire::{NackReason, Span, Token};
 
 /// The kind of a packet in forwarding.
@@ -97,9 +94,6 @@ pub struct Meta {
     pub can_be_prefix: bool,
     /// Interest: MustBeFresh.
     pub must_be_fresh: bool,
-    /// Data with a deferred name: its hash as predicted by prefetching through the PIT token; 0 for
-    /// none.
-    pub predicted_hash: Cell<u64>,
     /// Interest: nonce; 0 if [`nonce_start`](Self::nonce_start) is 0.
     pub nonce: u32,
     /// Interest: lifetime in milliseconds, limited to `u32`.
@@ -110,12 +104,6 @@ pub struct Meta {
     pub hop_limit_start: u16,
     /// Interest: byte range of ForwardingHint's TLV-VALUE; [`Span::NONE`] if there is none.
     pub forwarding_hint: Span,
-    /// Interest: whether prefetching found that the same Interest may be pending.
-    pub maybe_pending: Cell<bool>,
-    /// Interest: what prefetching found in the content store.
-    pub cs_probe: CsProbe,
-    /// Interest: what prefetching found in the FIB.
-    pub fib_probe: FibProbe,
     /// Hashes and lengths of the name's prefixes. Last, because it is large.
     pub prefixes: PrefixHashes,
 }
@@ -141,10 +129,6 @@ impl Meta {
             freshness_ms: 0,
             cached: false,
             name_deferred: false,
-            predicted_hash: Cell::new(0),
-            maybe_pending: Cell::new(false),
-            cs_probe: CsProbe::default(),
-            fib_probe: FibProbe::default(),
             prefixes: PrefixHashes::new(key),
         }
     }

@@ -25,11 +25,11 @@
 
 pub use crate::by_kind::{ByKind as In, ByKind as Out};
 
-use crate::router::{self, Router, RouterConfig, RouterCounters};
+use crate::router::{self, Router, RouterConfig, RouterCounters, RouterProbe};
 use crate::strategy::Strategies;
 use nw_element_api::{
     Context, DropCause, Element, FaceId, FaceInfo, Kind, LinkType, Meta, Outbox, Packet, Peer,
-    Pool, Scope, Timestamp,
+    Pool, Prediction, Scope, Timestamp,
 };
 use nw_name::{HashKey, NameRef};
 use nw_tables::fib::{FibConfig, NextHop};
@@ -170,7 +170,7 @@ impl Element for BackwardRouter {
     const DETECTS_LOOPS: bool = true;
 
     fn prefetch_stages(_: In) -> usize {
-        Pit::PREFETCH_STAGES
+        1 + Pit::PREFETCH_STAGES
     }
 
     fn outputs_for(port: In) -> &'static [Out] {
@@ -190,8 +190,11 @@ impl Element for BackwardRouter {
     }
 
     #[inline]
-    fn prefetch(&self, stage: usize, port: In, meta: &Meta) {
-        self.router.prefetch_pending(stage, router_port(port), meta);
+    fn prefetch(&self, stage: usize, port: In, meta: &Meta, prediction: &mut Prediction) {
+        if let Some(stage) = stage.checked_sub(1) {
+            let mut probe = RouterProbe::default();
+            self.router.advance_pending(stage, router_port(port), meta, prediction, &mut probe);
+        }
     }
 
     #[inline]
@@ -204,10 +207,7 @@ impl Element for BackwardRouter {
     ) {
         let meta = context.pool.meta_mut(&packet);
         let (upstream, next_hop) = match meta.kind {
-            Kind::Interest => {
-                meta.fib_probe.clear();
-                (FaceId::NONE, meta.link.next_hop_face.take())
-            }
+            Kind::Interest => (FaceId::NONE, meta.link.next_hop_face.take()),
             Kind::Data | Kind::Nack => (core::mem::replace(&mut meta.ingress, UPSTREAM), None),
         };
         self.run(context, upstream, next_hop, |router, context| {

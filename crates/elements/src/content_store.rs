@@ -29,10 +29,11 @@
 use crate::interest_key::interest_key;
 use nw_element_api::decode::resolve_name_or_drop;
 use nw_element_api::{
-    Context, DropCause, Element, FaceId, Kind, LinkFields, Meta, Packet, Pool, Timestamp,
+    Context, DropCause, Element, FaceId, Kind, LinkFields, Meta, Packet, Pool, Prediction,
+    Timestamp,
 };
 use nw_name::HashKey;
-use nw_tables::cs::{ContentStore as Store, CsConfig, CsRef, IncomingData};
+use nw_tables::cs::{ContentStore as Store, CsConfig, CsProbe, CsRef, IncomingData};
 
 nw_element_api::ports! {
     /// Input ports.
@@ -78,15 +79,43 @@ impl ContentStore {
         &mut self.store
     }
 
-    /// Returns whether the Interest certainly has no answer here, and counts the miss if so. Such
-    /// an Interest leaves by `miss`; for any other the host calls [`look_up`](Self::look_up). For
-    /// hosts that know where `miss` leads and can skip the outbox.
+    /// Prefetches as [`prefetch`](Element::prefetch) does and stores in `probe` what it found, for
+    /// [`is_sure_miss`](Self::is_sure_miss).
     #[inline(always)]
-    pub fn is_sure_miss(&mut self, interest: &Meta) -> bool {
-        let hint = &interest.cs_probe;
+    pub fn advance(
+        &self,
+        stage: usize,
+        port: In,
+        meta: &Meta,
+        prediction: &mut Prediction,
+        probe: &mut CsProbe,
+    ) {
+        let Some(stage) = stage.checked_sub(1) else { return };
+        match port {
+            In::Interest => {
+                self.store.advance(stage, &meta.prefixes, probe);
+                // A stale Data does not answer an Interest with MustBeFresh.
+                prediction.is_cached = *probe == CsProbe::MayBeCached && !meta.must_be_fresh;
+            }
+            In::Data if meta.cached => {}
+            // The token has led to the pending Interest, whose hash it is most likely.
+            In::Data if meta.name_deferred => {
+                if stage == 2 {
+                    self.store.prefetch_hash(prediction.name_hash);
+                }
+            }
+            In::Data => self.store.prefetch_insert(stage, &meta.prefixes),
+        }
+    }
+
+    /// Returns whether the Interest certainly has no answer here, whatever `probe` holds, and
+    /// counts the miss if so. Such an Interest leaves by `miss`; for any other the host calls
+    /// [`look_up`](Self::look_up). For hosts that know where `miss` leads and can skip the outbox.
+    #[inline(always)]
+    pub fn is_sure_miss(&mut self, interest: &Meta, probe: CsProbe) -> bool {
         let is_miss = !interest.can_be_prefix
-            && !hint.may_be_cached()
-            && !self.store.may_contain(&interest.prefixes, hint);
+            && probe != CsProbe::MayBeCached
+            && !self.store.may_contain(&interest.prefixes, probe);
         if is_miss {
             self.store.record_miss();
         }
@@ -96,7 +125,7 @@ impl ContentStore {
     /// Answers an Interest, or lets it leave by `miss`.
     #[inline(always)]
     fn interest(&mut self, now: Timestamp, packet: Packet, context: &mut Context<'_, Out>) {
-        if self.is_sure_miss(context.pool.meta(&packet)) {
+        if self.is_sure_miss(context.pool.meta(&packet), CsProbe::Empty) {
             context.out.send(Out::Miss, packet);
         } else {
             self.look_up(now, packet, context);
@@ -197,8 +226,8 @@ impl Element for ContentStore {
 
     fn prefetch_stages(port: In) -> usize {
         match port {
-            In::Interest => 2,
-            In::Data => Store::PREFETCH_STAGES,
+            In::Interest => 3,
+            In::Data => 1 + Store::PREFETCH_STAGES,
         }
     }
 
@@ -218,24 +247,8 @@ impl Element for ContentStore {
     }
 
     #[inline(always)]
-    fn prefetch(&self, stage: usize, port: In, meta: &Meta) {
-        match port {
-            In::Interest => {
-                let may_be_cached = self.store.prefetch(stage, &meta.prefixes, &meta.cs_probe);
-                // A stale Data does not answer an Interest with MustBeFresh.
-                if may_be_cached && meta.must_be_fresh {
-                    meta.cs_probe.clear();
-                }
-            }
-            In::Data if meta.cached => {}
-            // The token has led to the pending Interest, whose hash it is most likely.
-            In::Data if meta.name_deferred => {
-                if stage == 2 {
-                    self.store.prefetch_hash(meta.predicted_hash.get());
-                }
-            }
-            In::Data => self.store.prefetch_insert(stage, &meta.prefixes),
-        }
+    fn prefetch(&self, stage: usize, port: In, meta: &Meta, prediction: &mut Prediction) {
+        self.advance(stage, port, meta, prediction, &mut CsProbe::default());
     }
 
     #[inline(always)]
@@ -299,7 +312,11 @@ mod tests {
                 .nonce(7);
             let interest = packet(&mut pool, &ask.encode());
             let misses = store.store().counters().misses;
-            assert_eq!(store.is_sure_miss(pool.meta(&interest)), is_sure_miss, "{uri}");
+            assert_eq!(
+                store.is_sure_miss(pool.meta(&interest), CsProbe::Empty),
+                is_sure_miss,
+                "{uri}"
+            );
             assert_eq!(store.store().counters().misses - misses, u64::from(is_sure_miss), "{uri}");
             let mut context = Context { pool: &mut pool, out: &mut out, drops: &mut drops };
             store.process(Timestamp::START, In::Interest, interest, &mut context);

@@ -34,7 +34,7 @@ use crate::scope::Scopes;
 use crate::strategy::{Eligibility, Strategies};
 use nw_element_api::{
     Context, DropCause, DropReason, Element, FaceId, FaceInfo, FaceTable, Kind, LinkFields,
-    LinkType, Meta, Packet, Pool, Scope, Timestamp,
+    LinkType, Meta, Packet, Pool, Prediction, Scope, Timestamp,
 };
 use nw_name::{HashKey, Name, NameRef};
 use nw_tables::fib::{Fib, FibConfig, FibError, NextHop};
@@ -251,7 +251,7 @@ impl Element for NameRouter {
     const CHOOSES_EGRESS: bool = true;
 
     fn prefetch_stages(_: In) -> usize {
-        Fib::PREFETCH_STAGES
+        1 + Fib::PREFETCH_STAGES
     }
 
     fn outputs_for(port: In) -> &'static [Out] {
@@ -270,23 +270,14 @@ impl Element for NameRouter {
         })
     }
 
-    #[inline(always)]
-    fn exceeds_tlb_reach(&self) -> bool {
-        self.fib.exceeds_tlb_reach()
-    }
-
-    #[inline(always)]
-    fn prefetch_pages(&self, port: In, meta: &Meta) {
-        if self.uses_fib(port) {
-            self.fib.prefetch_pages(&meta.prefixes);
-        }
-    }
-
     #[inline]
-    fn prefetch(&self, stage: usize, port: In, meta: &Meta) {
-        // Without `fib_probe`: it is for one FIB only, and a chain may have several.
-        if self.uses_fib(port) {
-            self.fib.prefetch(stage, &meta.prefixes);
+    fn prefetch(&self, stage: usize, port: In, meta: &Meta, _: &mut Prediction) {
+        if !self.uses_fib(port) {
+            return;
+        }
+        match stage.checked_sub(1) {
+            None => self.fib.prefetch_pages(&meta.prefixes),
+            Some(stage) => self.fib.prefetch(stage, &meta.prefixes),
         }
     }
 

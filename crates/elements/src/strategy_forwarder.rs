@@ -37,7 +37,7 @@ use crate::strategy::{
 };
 use nw_element_api::{
     Context, DropCause, Element, FaceId, FaceInfo, FaceTable, Kind, LinkType, Meta, Packet, Pool,
-    Scope, Timestamp,
+    Prediction, Scope, Timestamp,
 };
 use nw_name::{HashKey, NameRef, PrefixHashes};
 use nw_tables::fib::{Fib, FibConfig, FibError, NextHop};
@@ -422,7 +422,7 @@ impl Element for StrategyForwarder {
     const CHOOSES_EGRESS: bool = true;
 
     fn prefetch_stages(_: In) -> usize {
-        Pit::PREFETCH_STAGES
+        1 + Pit::PREFETCH_STAGES
     }
 
     fn outputs_for(port: In) -> &'static [Out] {
@@ -441,20 +441,14 @@ impl Element for StrategyForwarder {
         })
     }
 
-    #[inline(always)]
-    fn exceeds_tlb_reach(&self) -> bool {
-        self.fib.exceeds_tlb_reach()
-    }
-
-    #[inline(always)]
-    fn prefetch_pages(&self, port: In, meta: &Meta) {
-        if port == In::Interest {
-            self.fib.prefetch_pages(&meta.prefixes);
-        }
-    }
-
     #[inline]
-    fn prefetch(&self, stage: usize, port: In, meta: &Meta) {
+    fn prefetch(&self, stage: usize, port: In, meta: &Meta, _: &mut Prediction) {
+        let Some(stage) = stage.checked_sub(1) else {
+            if port == In::Interest {
+                self.fib.prefetch_pages(&meta.prefixes);
+            }
+            return;
+        };
         self.outstanding.prefetch(stage, &meta.prefixes);
         if port == In::Interest {
             self.fib.prefetch(stage, &meta.prefixes);

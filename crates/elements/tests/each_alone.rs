@@ -6,7 +6,7 @@ use nw_element_api::erased::TaggedBatch;
 use nw_element_api::parameters::{BuildContext, Parameters, Value};
 use nw_element_api::{
     AnyElement, DropCounters, ErasedContext, FaceId, FaceInfo, Kind, LinkFields, LinkType, Packet,
-    Pool, Scope, Timestamp,
+    Pool, Prediction, Scope, Timestamp,
 };
 use nw_elements::catalogue::{ENTRIES, Entry};
 use nw_name::{HashKey, Name};
@@ -219,11 +219,13 @@ impl<'a> World<'a> {
                 if flags & 32 != 0 && kind == Kind::Interest {
                     meta.link.next_hop_face = Some(face(egress));
                 }
+                let mut prediction = Prediction::default();
                 for stage in 0..self.element.prefetch_stages(port as u8) {
                     self.element.prefetch(
                         stage,
                         port as u8,
                         core::slice::from_ref(&packet),
+                        core::slice::from_mut(&mut prediction),
                         &self.pool,
                     );
                 }

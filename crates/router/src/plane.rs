@@ -14,13 +14,14 @@
 use nw_element_api::decode::resolve_names;
 use nw_element_api::{
     Context, DropCause, DropCounters, Element, FaceId, Outbox, PREFETCH_STAGES_MAX, Packet, Pool,
-    Timestamp,
+    Prediction, Timestamp,
 };
+use nw_elements::router::RouterProbe;
 use nw_elements::{
     ContentStore, PacketDispatcher, Router, RouterConfig, content_store, packet_dispatcher, router,
 };
 use nw_name::{HashKey, Name};
-use nw_tables::cs::CsConfig;
+use nw_tables::cs::{CsConfig, CsProbe};
 use nw_tables::fib::Fib;
 use std::sync::Arc;
 
@@ -28,6 +29,14 @@ use std::sync::Arc;
 pub const BATCH: usize = 64;
 /// Route events that one call may produce; more are dropped and counted.
 const ROUTE_EVENTS_MAX: usize = 256;
+
+/// What prefetching found for one packet of a batch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Probe {
+    prediction: Prediction,
+    store: CsProbe,
+    router: RouterProbe,
+}
 
 /// The elements, and the queues between them.
 #[derive(Debug)]
@@ -40,6 +49,8 @@ pub struct Plane {
     router_out: Outbox<router::Out>,
     route_events: Vec<Packet>,
     batch: Vec<(packet_dispatcher::Out, Packet)>,
+    /// What prefetching found for the packets of `batch`, at the same positions.
+    probes: [Probe; BATCH],
     prefetch: bool,
 }
 
@@ -55,6 +66,7 @@ impl Plane {
             router_out: Outbox::with_capacity(4 * BATCH),
             route_events: Vec::with_capacity(ROUTE_EVENTS_MAX),
             batch: Vec::with_capacity(BATCH),
+            probes: [Probe::default(); BATCH],
             prefetch: true,
         }
     }
@@ -86,14 +98,15 @@ impl Plane {
             if count == 0 {
                 break;
             }
+            self.probes[..self.batch.len()].fill(Probe::default());
             if self.prefetch && self.batch.len() > 1 {
                 self.prefetch_batch(pool);
             }
             let mut batch = core::mem::take(&mut self.batch);
-            for (port, packet) in batch.drain(..) {
+            for (position, (port, packet)) in batch.drain(..).enumerate() {
                 match port {
                     packet_dispatcher::Out::Interest => {
-                        self.look_up_content(now, packet, pool, out)
+                        self.look_up_content(now, packet, position, pool, out)
                     }
                     packet_dispatcher::Out::Data => {
                         self.route(now, router::In::Data, packet, pool, out)
@@ -113,32 +126,24 @@ impl Plane {
         resolve_names(pool, packets, &mut self.drops);
     }
 
-    fn prefetch_batch(&self, pool: &Pool) {
+    fn prefetch_batch(&mut self, pool: &Pool) {
         // One call per stage, below.
-        const { assert!(PREFETCH_STAGES_MAX == 3) };
+        const { assert!(PREFETCH_STAGES_MAX == 4) };
         if self.router.exceeds_tlb_reach() {
-            self.prefetch_pages(pool);
+            self.prefetch_stage::<0>(pool);
         }
-        let _has_all_stages = self.prefetch_stage::<0>(pool)
-            && self.prefetch_stage::<1>(pool)
-            && self.prefetch_stage::<2>(pool);
-    }
-
-    #[inline(never)]
-    fn prefetch_pages(&self, pool: &Pool) {
-        for (port, packet) in &self.batch {
-            if *port == packet_dispatcher::Out::Interest {
-                self.router.prefetch_pages(router::In::Interest, pool.meta(packet));
-            }
-        }
+        let _has_all_stages = self.prefetch_stage::<1>(pool)
+            && self.prefetch_stage::<2>(pool)
+            && self.prefetch_stage::<3>(pool);
     }
 
     /// Prefetches one stage. Returns whether a further stage helps some packet.
     #[inline(always)]
-    fn prefetch_stage<const STAGE: usize>(&self, pool: &Pool) -> bool {
+    fn prefetch_stage<const STAGE: usize>(&mut self, pool: &Pool) -> bool {
         let mut has_next_stage = false;
-        for (port, packet) in &self.batch {
+        for ((port, packet), probe) in self.batch.iter().zip(&mut self.probes) {
             let meta = pool.meta(packet);
+            let Probe { prediction, store, router } = probe;
             let (store_port, router_port) = match port {
                 packet_dispatcher::Out::Interest => {
                     (Some(content_store::In::Interest), router::In::Interest)
@@ -147,10 +152,10 @@ impl Plane {
                 packet_dispatcher::Out::Nack => (None, router::In::Nack),
             };
             if let Some(port) = store_port {
-                self.content_store.prefetch(STAGE, port, meta);
+                self.content_store.advance(STAGE, port, meta, prediction, store);
                 has_next_stage |= STAGE + 1 < ContentStore::prefetch_stages(port);
             }
-            self.router.prefetch(STAGE, router_port, meta);
+            self.router.advance(STAGE, router_port, meta, prediction, router);
             has_next_stage |= STAGE + 1 < Router::prefetch_stages(router_port);
         }
         has_next_stage
@@ -161,11 +166,16 @@ impl Plane {
         &mut self,
         now: Timestamp,
         interest: Packet,
+        position: usize,
         pool: &mut Pool,
         out: &mut Vec<Packet>,
     ) {
-        if self.content_store.is_sure_miss(pool.meta(&interest)) {
-            return self.route(now, router::In::Interest, interest, pool, out);
+        let probe = &self.probes[position];
+        if self.content_store.is_sure_miss(pool.meta(&interest), probe.store) {
+            let mut context = Context { pool, out: &mut self.router_out, drops: &mut self.drops };
+            let (port, probe) = (router::In::Interest, &probe.router);
+            self.router.process_with_probe(now, port, interest, probe, &mut context);
+            return self.dispatch_routed(now, pool, out);
         }
         let mut context = Context { pool, out: &mut self.store_out, drops: &mut self.drops };
         self.content_store.look_up(now, interest, &mut context);

@@ -44,7 +44,6 @@ use crate::FaceId;
 use crate::bytes;
 use crate::index::{Index, IndexFull};
 use arena::FibArena;
-use core::cell::Cell;
 use length_table::{LengthCandidates, LengthTable};
 use next_hop_sets::NextHopSets;
 use nw_name::{HashKey, NameRef, PREFIXES_MAX, PrefixHashes};
@@ -91,8 +90,6 @@ pub struct FibConfig {
     /// The number of components at which a lookup starts, 1 to 32. `None`: chosen from the lengths
     /// of the prefixes.
     pub start_depth: Option<usize>,
-    /// Identifies this FIB in [`FibProbe`]s: different for all FIBs that see the same packets.
-    pub owner: u32,
 }
 
 impl FibConfig {
@@ -108,7 +105,6 @@ impl FibConfig {
             next_hop_sets_max: if prefixes_max < 1 << 20 { prefixes_max } else { 1 << 20 },
             entry_bytes_max: prefixes_max * 128,
             start_depth: None,
-            owner: 0,
         }
     }
 }
@@ -151,57 +147,19 @@ const PAGE_SLOTS_ABOVE_PREFIXES: usize = FibConfig::PREFIXES_DEFAULT;
 /// an extra prefetch pass over each batch pays.
 const TLB_REACH_PREFIXES: usize = 1 << 20;
 
-/// What the stages of [`Fib::prefetch_with_probe`] have found for one name, for the lookup that
-/// follows. A probe is valid until the FIB changes, and for this name only: call
-/// [`clear`](Self::clear) when the name changes. An invalid probe is ignored, never wrong.
-#[derive(Clone, Debug, Default)]
+/// What the stages of [`Fib::advance`] have found for one name, for [`Fib::resolve`]. It is
+/// ignored once the FIB has changed.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct FibProbe {
-    /// Owner and version of the FIB this probe is valid for; 0 = invalid.
-    version: Cell<u64>,
-    /// The lengths still to be tried if there is no direct entry, or if its name does not match.
-    lengths: Cell<u64>,
-    /// The handle of the entry that is probably the longest match, plus one; 0 = none.
-    direct_entry: Cell<u32>,
-    /// The number of components of that entry's prefix.
-    direct_len: Cell<u32>,
-}
-
-impl FibProbe {
-    /// Makes the probe invalid.
-    #[inline(always)]
-    pub fn clear(&self) {
-        self.version.set(0);
-    }
-
-    #[inline(always)]
-    fn is_valid_for(&self, fib: &Fib) -> bool {
-        self.version.get() == fib.version
-    }
-
-    /// Stores the candidates found in `fib`.
-    #[inline(always)]
-    fn store(&self, fib: &Fib, candidates: LengthCandidates) {
-        self.version.set(fib.version);
-        self.lengths.set(candidates.lengths);
-        self.direct_entry.set(candidates.direct_entry);
-        self.direct_len.set(candidates.direct_len);
-    }
-
-    #[inline(always)]
-    fn candidates(&self) -> LengthCandidates {
-        LengthCandidates {
-            lengths: self.lengths.get(),
-            direct_entry: self.direct_entry.get(),
-            direct_len: self.direct_len.get(),
-        }
-    }
+    /// Version of the FIB this probe is valid for; 0 = empty.
+    version: u64,
+    candidates: LengthCandidates,
 }
 
 /// The FIB of one shard.
 pub struct Fib {
     key: HashKey,
-    /// The owner (upper half) and a change counter (lower half, never 0). A [`FibProbe`] of another
-    /// version is ignored; the owner distinguishes FIBs with equal counters.
+    /// Counts changes, from 1. A [`FibProbe`] of another version is ignored.
     version: u64,
     config: FibConfig,
     depth_index: DepthIndex,
@@ -215,8 +173,7 @@ pub struct Fib {
 }
 
 impl Fib {
-    /// The number of stages of [`prefetch`](Self::prefetch) and
-    /// [`prefetch_with_probe`](Self::prefetch_with_probe).
+    /// The number of stages of [`prefetch`](Self::prefetch) and [`advance`](Self::advance).
     pub const PREFETCH_STAGES: usize = 3;
 
     /// Creates an empty FIB. `key` must be the key of all [`PrefixHashes`] passed to it.
@@ -229,7 +186,7 @@ impl Fib {
         let (arena, layouts) = FibArena::new(buckets, config.entry_bytes_max, has_page_slots);
         Fib {
             key,
-            version: u64::from(config.owner) << 32 | 1,
+            version: 1,
             config,
             depth_index: DepthIndex::new(key, layouts, config.start_depth),
             index: Index::with_capacity(config.prefixes_max),
@@ -301,9 +258,8 @@ impl Fib {
     }
 
     /// Invalidates all probes.
-    fn bump_version(&mut self) {
-        let count = (self.version as u32).wrapping_add(1).max(1);
-        self.version = self.version >> 32 << 32 | u64::from(count);
+    const fn bump_version(&mut self) {
+        self.version += 1;
     }
 
     /// Returns the longest prefix match. `None` if no route covers the name. `prefixes` are the
@@ -313,19 +269,19 @@ impl Fib {
         self.lookup_candidates(self.depth_index.candidates(&self.arena, prefixes), name, prefixes)
     }
 
-    /// Returns the same as [`lookup`](Self::lookup), using what
-    /// [`prefetch_with_probe`](Self::prefetch_with_probe) has stored for this name.
+    /// Returns the same as [`lookup`](Self::lookup), using what [`advance`](Self::advance) has
+    /// found for this name.
     #[inline(always)]
-    pub fn lookup_with_probe(
+    pub fn resolve(
         &self,
         name: NameRef<'_>,
         prefixes: &PrefixHashes,
         probe: &FibProbe,
     ) -> Option<FibEntry<'_>> {
-        if !probe.is_valid_for(self) {
+        if probe.version != self.version {
             return self.lookup(name, prefixes);
         }
-        self.lookup_candidates(probe.candidates(), name, prefixes)
+        self.lookup_candidates(probe.candidates, name, prefixes)
     }
 
     /// Returns the direct entry if its name is a prefix of `name`, else the longest match of the
@@ -404,39 +360,41 @@ impl Fib {
     }
 
     /// Prefetches like [`prefetch`](Self::prefetch) and stores the result of each stage in `probe`,
-    /// so that later stages and the lookup need not repeat it.
+    /// so that later stages and [`resolve`](Self::resolve) need not repeat it.
     ///
     /// Stage 0 prefetches the length-table line, unless [`prefetch_pages`](Self::prefetch_pages)
     /// did. Stage 1 reads it and prefetches the direct entry (in the same page, if the FIB has page
     /// slots), or the bucket of the index.
     #[inline(always)]
-    pub fn prefetch_with_probe(&self, stage: usize, prefixes: &PrefixHashes, probe: &FibProbe) {
+    pub fn advance(&self, stage: usize, prefixes: &PrefixHashes, probe: &mut FibProbe) {
         match stage {
             0 => self.prefetch_table_line(prefixes),
             1 => {
                 let candidates = self.depth_index.candidates(&self.arena, prefixes);
-                probe.store(self, candidates);
+                *probe = FibProbe { version: self.version, candidates };
                 self.prefetch_candidate(candidates, prefixes);
             }
             // Stage 1 found the direct entry and prefetched it.
-            _ if probe.direct_entry.get() != 0 => {}
-            _ if !probe.is_valid_for(self) => self.prefetch_entry(prefixes),
-            _ => {
-                let mut lengths = probe.lengths.get();
-                let Some(longest) = lengths.checked_ilog2() else { return };
-                if let Some(handle) = self.index.candidates(prefixes.hash(longest as usize)).next()
-                {
-                    probe.direct_entry.set(handle + 1);
-                    probe.direct_len.set(longest);
-                    self.arena.prefetch(handle, Entry::HEADER + prefixes.end(longest as usize));
-                    return;
-                }
-                lengths &= !(1 << longest);
-                probe.lengths.set(lengths);
-                if let Some(next) = lengths.checked_ilog2() {
-                    self.index.prefetch(prefixes.hash(next as usize));
-                }
-            }
+            _ if probe.candidates.direct_entry != 0 => {}
+            _ if probe.version != self.version => self.prefetch_entry(prefixes),
+            _ => self.advance_lengths(prefixes, &mut probe.candidates),
+        }
+    }
+
+    /// Stage 2 of [`advance`](Self::advance) without a direct entry: the entry of the longest
+    /// length becomes it, or that length is excluded.
+    #[inline(always)]
+    fn advance_lengths(&self, prefixes: &PrefixHashes, candidates: &mut LengthCandidates) {
+        let Some(longest) = candidates.lengths.checked_ilog2() else { return };
+        if let Some(handle) = self.index.candidates(prefixes.hash(longest as usize)).next() {
+            candidates.direct_entry = handle + 1;
+            candidates.direct_len = longest;
+            self.arena.prefetch(handle, Entry::HEADER + prefixes.end(longest as usize));
+            return;
+        }
+        candidates.lengths &= !(1 << longest);
+        if let Some(next) = candidates.lengths.checked_ilog2() {
+            self.index.prefetch(prefixes.hash(next as usize));
         }
     }
 

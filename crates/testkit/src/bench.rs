@@ -3,7 +3,7 @@
 use nw_element_api::decode::decode;
 use nw_element_api::{
     Context, DropCounters, Element, FaceId, Kind, LinkFields, Meta, Outbox, Packet, Pool, Port,
-    Timestamp,
+    Prediction, Timestamp,
 };
 use nw_name::{HashKey, Name};
 use nw_wire::{DataBuilder, DigestSha256, InterestBuilder, NackReason};
@@ -83,9 +83,9 @@ impl<E: Element> TestBench<E> {
         change: impl FnOnce(&mut Meta),
     ) -> Vec<Emitted> {
         let packet = self.packet(wire, change);
-        self.element.prefetch_pages(port, self.pool.meta(&packet));
+        let mut prediction = Prediction::default();
         for stage in 0..E::prefetch_stages(port) {
-            self.element.prefetch(stage, port, self.pool.meta(&packet));
+            self.element.prefetch(stage, port, self.pool.meta(&packet), &mut prediction);
         }
         let TestBench { element, pool, drops, now, out } = self;
         element.process(*now, port, packet, &mut Context { pool, out, drops });

@@ -11,8 +11,8 @@ use nw_tables::cs::CsConfig;
 use nw_tables::fib::FibConfig;
 use nw_tables::pit::PitConfig;
 
-/// The fused plane as a host.
-pub struct Fused(Plane);
+/// The fused plane as a host, with or without prefetching and the lookup probes that it fills.
+pub struct Fused<const PREFETCH: bool = true>(Plane);
 
 /// Sizes in every host: pending Interests, prefixes, packets in the content store (few, so that
 /// some are evicted).
@@ -27,7 +27,7 @@ pub fn route_parameters(trace: &Trace) -> Vec<(String, Value)> {
     ]
 }
 
-impl InMemory for Fused {
+impl<const PREFETCH: bool> InMemory for Fused<PREFETCH> {
     fn new(trace: &Trace) -> Self {
         let (pending, prefixes, cached) = SIZES;
         let router = RouterConfig {
@@ -37,6 +37,7 @@ impl InMemory for Fused {
         };
         let mut plane =
             Plane::new(KEY, 7, router, CsConfig { packets_max: cached, bytes_max: 1 << 20 });
+        plane.set_prefetch(PREFETCH);
         let mut pool = Pool::new(KEY, 1, 1);
         let face = |name: &str| FACES.iter().position(|face| *face == name).map(memory::face);
         let making = BuildContext { key: KEY, seed: 0, start_unix_ms: 0, faces: &face };

@@ -60,6 +60,22 @@ fn graph_outcome_in_batches_equals_fused() {
     );
 }
 
+/// A lookup with a probe gives the same result as one without, in every table, for any batch.
+#[test]
+fn fused_outcome_without_probes_is_unchanged() {
+    let mut runner =
+        TestRunner::new(Config { failure_persistence: None, ..Config::with_cases(cases()) });
+    let outcome = runner.run(&traces(200), |trace| {
+        let fused = memory::run::<Fused>(&trace, BATCH_LEN);
+        check("fused without probes", &memory::run::<Fused<false>>(&trace, BATCH_LEN), &fused)
+    });
+    assert!(
+        outcome.is_ok(),
+        "{}",
+        outcome.err().map_or_else(String::new, |error| error.to_string())
+    );
+}
+
 /// The simulator's node runs the fused plane itself, so this does not compare forwarding. It shows
 /// that what surrounds the plane in the simulator changes nothing: routes set one by one, single
 /// packets without prefetching, its own table sizes, drops and counters.

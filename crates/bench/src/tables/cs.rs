@@ -216,7 +216,7 @@ fn finds(
         samples.measure(batch.len(), || {
             for stage in 0..if batched { ContentStore::PREFETCH_STAGES } else { 0 } {
                 for item in &batch {
-                    cs.prefetch(stage, &item.prefixes, &CsProbe::default());
+                    cs.advance(stage, &item.prefixes, &mut CsProbe::default());
                     if can_be_prefix {
                         cs.prefetch_insert(stage, &item.prefixes);
                     }

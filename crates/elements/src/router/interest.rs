@@ -18,6 +18,7 @@ use crate::interest_key::interest_key;
 use crate::strategy::{Eligibility, Forward, Nacks, SendAs, Strategies, Trigger, WANTS_TIMER};
 use nw_element_api::{Context, DropCause, FaceId, FaceInfo, LinkType, Meta, Packet, Timestamp};
 use nw_name::NameRef;
+use nw_tables::fib::FibProbe;
 use nw_tables::pit::{Downstream, EntryRef, InRecord, PitFull};
 use nw_wire::NackReason;
 
@@ -28,6 +29,7 @@ impl Router {
         &mut self,
         now: Timestamp,
         packet: Packet,
+        probe: &FibProbe,
         context: &mut Context<'_, Out>,
     ) {
         let (bytes, meta) = context.pool.view_mut(&packet);
@@ -50,7 +52,7 @@ impl Router {
             Ok((entry, false)) => return self.on_pending(now, entry, packet, face, context),
             Err(full) => return self.interest_when_full(now, packet, face, full, context),
         };
-        let Some(hop) = self.next_hop_fast(meta.name_in(bytes), meta) else {
+        let Some(hop) = self.next_hop_fast(meta.name_in(bytes), meta, probe) else {
             return self.select_next_hop(now, entry, packet, face, true, context);
         };
         let sent = self.record_sent::<true>(now, expiry, entry, Forward::to(hop), bytes, meta);
@@ -119,11 +121,11 @@ impl Router {
     /// Returns the next hop of a new entry without calling the strategy: the fast form of
     /// [`select_next_hop`](Self::select_next_hop). `None`: use the slow form.
     #[inline(always)]
-    fn next_hop_fast(&self, name: NameRef<'_>, meta: &Meta) -> Option<FaceId> {
+    fn next_hop_fast(&self, name: NameRef<'_>, meta: &Meta, probe: &FibProbe) -> Option<FaceId> {
         if meta.link.next_hop_face.is_some() {
             return None;
         }
-        let route = self.fib.lookup_with_probe(name, &meta.prefixes, &meta.fib_probe)?;
+        let route = self.fib.resolve(name, &meta.prefixes, probe)?;
         if !self.strategies.sends_new_to_cheapest(route.strategy) {
             return None;
         }

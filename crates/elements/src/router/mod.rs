@@ -57,11 +57,13 @@ use crate::INTEREST_LIFETIME_MAX_MS;
 use crate::scope::Scopes;
 use crate::strategy::{DISCOVERY_FACES_MAX, Decisions, Strategies, StrategyState, WANTS_TIMER};
 use announcements::Announcements;
-use nw_element_api::{Context, Element, FaceId, FaceInfo, Meta, Packet, Peer, Pool, Timestamp};
+use nw_element_api::{
+    Context, Element, FaceId, FaceInfo, Meta, Packet, Peer, Pool, Prediction, Timestamp,
+};
 use nw_name::{HashKey, Name};
 use nw_tables::FaceTable;
 use nw_tables::dnl::DeadNonceList;
-use nw_tables::fib::{Fib, FibConfig, NextHop};
+use nw_tables::fib::{Fib, FibConfig, FibProbe, NextHop};
 use nw_tables::pit::{EntryRef, MATCHES_MAX, Pit, PitConfig, TOKEN_LEN};
 use nw_wire::Token;
 
@@ -188,8 +190,7 @@ impl Router {
     /// When the FIB has no room for a single prefix.
     pub fn new(key: HashKey, config: RouterConfig) -> Self {
         let next_hops_max = config.fib.next_hops_per_prefix_max;
-        // Routers of one graph have different seeds.
-        let fib = routes::empty_fib(key, FibConfig { owner: config.seed as u32, ..config.fib });
+        let fib = routes::empty_fib(key, config.fib);
         Router {
             key,
             scopes: Scopes::new(&key),
@@ -214,13 +215,54 @@ impl Router {
         }
     }
 
-    /// [`prefetch`](Element::prefetch) for the PIT and the dead nonce list, without the FIB.
+    /// Prefetches as [`prefetch`](Element::prefetch) does and stores in `probe` what it found, for
+    /// [`process_with_probe`](Self::process_with_probe).
     #[inline(always)]
-    pub(crate) fn prefetch_pending(&self, stage: usize, port: In, meta: &Meta) {
+    pub fn advance(
+        &self,
+        stage: usize,
+        port: In,
+        meta: &Meta,
+        prediction: &mut Prediction,
+        probe: &mut RouterProbe,
+    ) {
+        let Some(stage) = stage.checked_sub(1) else {
+            if port == In::Interest {
+                self.fib.prefetch_pages(&meta.prefixes);
+            }
+            return;
+        };
+        if port == In::Interest {
+            if stage > 0 && prediction.is_cached {
+                return;
+            }
+            self.fib.advance(stage, &meta.prefixes, &mut probe.fib);
+        }
+        self.advance_pending(stage, port, meta, prediction, probe);
+    }
+
+    /// Returns whether stage 0 of [`advance`](Self::advance) helps: the FIB is too large for the
+    /// processor's cache of page translations.
+    #[inline(always)]
+    pub fn exceeds_tlb_reach(&self) -> bool {
+        self.fib.exceeds_tlb_reach()
+    }
+
+    /// Stages 1 to 3 of [`advance`](Self::advance), counted from 0, for the PIT and the dead nonce
+    /// list, without the FIB.
+    #[inline(always)]
+    pub(crate) fn advance_pending(
+        &self,
+        stage: usize,
+        port: In,
+        meta: &Meta,
+        prediction: &mut Prediction,
+        probe: &mut RouterProbe,
+    ) {
         match port {
             In::Interest => {
-                if stage < 2 || meta.maybe_pending.get() {
-                    meta.maybe_pending.set(self.pit.prefetch(stage, &meta.prefixes));
+                if stage < 2 || !probe.is_new {
+                    probe.is_new = !self.pit.prefetch(stage, &meta.prefixes);
                 }
                 if stage == 0 {
                     self.dead_nonces.prefetch(
@@ -234,15 +276,41 @@ impl Router {
             In::Data if meta.link.token.len() != TOKEN_LEN => {
                 _ = self.pit.prefetch(stage, &meta.prefixes)
             }
-            In::Data if stage == 2 => self.pit.prefetch_hash(meta.predicted_hash.get()),
+            In::Data if stage == 2 => self.pit.prefetch_hash(prediction.name_hash),
             In::Data => {
                 if let Some(hash) = self.pit.prefetch_token(stage, &meta.link.token) {
-                    meta.predicted_hash.set(hash);
+                    prediction.name_hash = hash;
                 }
             }
             In::Nack => _ = self.pit.prefetch(stage, &meta.prefixes),
         }
     }
+
+    /// Processes one packet as [`process`](Element::process) does, whatever `probe` holds, which
+    /// [`advance`](Self::advance) has filled for this packet.
+    #[inline(always)]
+    pub fn process_with_probe(
+        &mut self,
+        now: Timestamp,
+        port: In,
+        packet: Packet,
+        probe: &RouterProbe,
+        context: &mut Context<'_, Out>,
+    ) {
+        match port {
+            In::Interest => self.interest(now, packet, &probe.fib, context),
+            In::Data => self.data(now, packet, context),
+            In::Nack => self.nack(now, packet, context),
+        }
+    }
+}
+
+/// What [`Router::advance`] has found for one packet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RouterProbe {
+    fib: FibProbe,
+    /// The PIT index has no such Interest.
+    is_new: bool,
 }
 
 impl Element for Router {
@@ -256,8 +324,8 @@ impl Element for Router {
 
     fn prefetch_stages(port: In) -> usize {
         match port {
-            In::Interest => Fib::PREFETCH_STAGES,
-            In::Data | In::Nack => Pit::PREFETCH_STAGES,
+            In::Interest => 1 + Fib::PREFETCH_STAGES,
+            In::Data | In::Nack => 1 + Pit::PREFETCH_STAGES,
         }
     }
 
@@ -274,27 +342,8 @@ impl Element for Router {
     }
 
     #[inline(always)]
-    fn exceeds_tlb_reach(&self) -> bool {
-        self.fib.exceeds_tlb_reach()
-    }
-
-    #[inline(always)]
-    fn prefetch_pages(&self, port: In, meta: &Meta) {
-        if port == In::Interest {
-            self.fib.prefetch_pages(&meta.prefixes);
-        }
-    }
-
-    #[inline(always)]
-    fn prefetch(&self, stage: usize, port: In, meta: &Meta) {
-        // The content store most likely answers.
-        if port == In::Interest && stage > 0 && meta.cs_probe.may_be_cached() {
-            return;
-        }
-        self.prefetch_pending(stage, port, meta);
-        if port == In::Interest {
-            self.fib.prefetch_with_probe(stage, &meta.prefixes, &meta.fib_probe);
-        }
+    fn prefetch(&self, stage: usize, port: In, meta: &Meta, prediction: &mut Prediction) {
+        self.advance(stage, port, meta, prediction, &mut RouterProbe::default());
     }
 
     #[inline(always)]
@@ -305,11 +354,7 @@ impl Element for Router {
         packet: Packet,
         context: &mut Context<'_, Out>,
     ) {
-        match port {
-            In::Interest => self.interest(now, packet, context),
-            In::Data => self.data(now, packet, context),
-            In::Nack => self.nack(now, packet, context),
-        }
+        self.process_with_probe(now, port, packet, &RouterProbe::default(), context);
     }
 
     fn face_added(&mut self, face: FaceId, info: FaceInfo) {

@@ -30,7 +30,7 @@ impl Router {
         let name = meta.name_in(bytes);
         let (route, scope) = match trigger {
             Trigger::Interest => {
-                let found = self.fib.lookup_with_probe(name, &meta.prefixes, &meta.fib_probe);
+                let found = self.fib.lookup(name, &meta.prefixes);
                 let mut route = StrategyRoute::from(found);
                 if meta.forwarding_hint.is_some() {
                     // The hint selects the next hops; the strategy is still that of the name.

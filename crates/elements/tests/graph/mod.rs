@@ -6,7 +6,7 @@
 use nw_element_api::decode::{decode_lazily, resolve_name};
 use nw_element_api::{
     Context, DropCounters, DropReason, Element, FaceId, Kind, LinkFields, Outbox, Packet, Pool,
-    Scope, Timestamp,
+    Prediction, Scope, Timestamp,
 };
 use nw_elements::{
     ContentStore, PacketDispatcher, Router, RouterConfig, content_store, packet_dispatcher, router,
@@ -176,12 +176,12 @@ impl Graph {
             Kind::Data => (Some(content_store::In::Data), router::In::Data),
             Kind::Nack => (None, router::In::Nack),
         };
-        self.router.prefetch_pages(ports.1, self.pool.meta(packet));
+        let mut prediction = Prediction::default();
         for stage in 0..nw_element_api::PREFETCH_STAGES_MAX {
             if let Some(port) = ports.0 {
-                self.store.prefetch(stage, port, self.pool.meta(packet));
+                self.store.prefetch(stage, port, self.pool.meta(packet), &mut prediction);
             }
-            self.router.prefetch(stage, ports.1, self.pool.meta(packet));
+            self.router.prefetch(stage, ports.1, self.pool.meta(packet), &mut prediction);
         }
     }
 

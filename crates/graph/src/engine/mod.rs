@@ -27,7 +27,8 @@ use nw_element_api::decode::{resolve_name_or_drop, resolve_names};
 use nw_element_api::parameters::{BuildContext, ParameterError};
 use nw_element_api::{
     AnyElement, Context, DropCause, DropCounters, Element, Erased, ErasedContext, FaceId, FaceInfo,
-    Kind, OffloadTask, PREFETCH_STAGES_MAX, Packet, Parameters, Peer, Pool, TaggedBatch, Timestamp,
+    Kind, OffloadTask, PREFETCH_STAGES_MAX, Packet, Parameters, Peer, Pool, Prediction,
+    TaggedBatch, Timestamp,
 };
 use nw_elements::catalogue::Entry;
 use nw_name::HashKey;
@@ -112,6 +113,8 @@ pub struct Engine {
     transition: Option<Box<Transition>>,
     // Buffers reused for each packet.
     input_buffer: Vec<Packet>,
+    /// What prefetching found for the packets of `batch`, at the same positions.
+    predictions: Vec<Prediction>,
     spare_runs: Vec<TaggedBatch<u8>>,
     batch: TaggedBatch<Link>,
     pending: Vec<(Link, Packet)>,
@@ -182,6 +185,7 @@ impl Engine {
             reads_names: false,
             transition: None,
             input_buffer: Vec::with_capacity(BATCH),
+            predictions: Vec::with_capacity(BATCH),
             spare_runs: Vec::new(),
             batch: TaggedBatch::default(),
             pending: Vec::new(),
@@ -434,16 +438,21 @@ impl Engine {
         group
     }
 
-    fn prefetch_batch(&self, pool: &Pool) {
+    fn prefetch_batch(&mut self, pool: &Pool) {
+        self.predictions.clear();
+        self.predictions.resize(self.batch.len(), Prediction::default());
         for stage in 0..PREFETCH_STAGES_MAX {
+            let mut others = &mut self.predictions[..];
             for (link, packets) in self.batch.iter() {
+                let predictions =
+                    others.split_off_mut(..packets.len()).expect("one for each packet");
                 let Destination::InputPort(input) = link.destination() else { continue };
                 for next in &self.wiring.main_path[input] {
                     let next = self.wiring.input_ports[*next];
                     let element =
                         &self.slots[usize::from(next.element)].as_ref().expect(SLOT_IN_USE).element;
                     if stage < element.prefetch_stages(next.port) {
-                        element.prefetch(stage, next.port, packets, pool);
+                        element.prefetch(stage, next.port, packets, predictions, pool);
                     }
                 }
             }

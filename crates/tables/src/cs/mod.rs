@@ -194,7 +194,7 @@ pub struct ContentStore {
 }
 
 impl ContentStore {
-    /// The number of stages of [`prefetch`](Self::prefetch).
+    /// The number of stages of [`advance`](Self::advance).
     pub const PREFETCH_STAGES: usize = 3;
 
     /// Creates an empty store. Address space for its capacity is reserved; memory is taken as
@@ -224,19 +224,14 @@ impl ContentStore {
         store
     }
 
-    /// Returns false if no packet has this name (or name and digest). Reads one line of the index,
-    /// or nothing if `probe` is valid. Counts nothing: [`find`](Self::find) or
-    /// [`record_miss`](Self::record_miss) does.
+    /// Returns false if no packet has this name (or name and digest), whatever `probe` holds.
+    /// Reads one line of the index, or nothing if the probe found the name absent and nothing was
+    /// inserted since. Counts nothing: [`find`](Self::find) or [`record_miss`](Self::record_miss)
+    /// does.
     #[inline(always)]
-    pub fn may_contain(&self, prefixes: &PrefixHashes, probe: &CsProbe) -> bool {
-        !probe.is_absent(self.state()) && self.tree.keys.may_contain(prefixes.lookup_hash())
-    }
-
-    /// Identifies this store and its number of insertions: a name that is absent stays absent while
-    /// it is unchanged. Neither 0 nor all ones.
-    #[inline(always)]
-    fn state(&self) -> u64 {
-        (core::ptr::from_ref(self).addr() as u64) << 32 ^ (self.counters.insertions << 1 | 1)
+    pub fn may_contain(&self, prefixes: &PrefixHashes, probe: CsProbe) -> bool {
+        probe != CsProbe::Absent { insertions: self.counters.insertions }
+            && self.tree.keys.may_contain(prefixes.lookup_hash())
     }
 
     /// Counts a miss that [`may_contain`](Self::may_contain) has found.

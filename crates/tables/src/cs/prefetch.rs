@@ -5,10 +5,9 @@ use nw_name::PrefixHashes;
 
 impl ContentStore {
     /// Prefetches what finding a name will read: stage 0, then stage 1, each for a whole batch.
-    /// Stage 1 stores its result in `probe`. Returns true if the packet may be in the store and
-    /// lookups are served.
-    #[inline]
-    pub fn prefetch(&self, stage: usize, prefixes: &PrefixHashes, probe: &CsProbe) -> bool {
+    /// Stage 1 stores its result in `probe`: [`CsProbe::MayBeCached`] only if lookups are served.
+    #[inline(always)]
+    pub fn advance(&self, stage: usize, prefixes: &PrefixHashes, probe: &mut CsProbe) {
         match stage {
             // The first line that a hit reads. If most lookups miss, other lines are more urgent in
             // the first-level cache.
@@ -19,19 +18,17 @@ impl ContentStore {
             1 if !self.serve => {}
             // Usual: the packet is not in the store.
             1 if !self.tree.keys.may_contain(prefixes.lookup_hash()) => {
-                probe.set_absent(self.state())
+                *probe = CsProbe::Absent { insertions: self.counters.insertions }
             }
             1 => {
                 for id in self.tree.keys.candidates(prefixes.lookup_hash()) {
                     self.tree.entries.prefetch(id as usize);
                     self.tree.arena.prefetch(id);
                 }
-                probe.set_maybe_cached();
-                return true;
+                *probe = CsProbe::MayBeCached;
             }
             _ => {}
         }
-        false
     }
 
     /// Prefetches the index bucket of a name of which only the hash is known.
@@ -41,7 +38,7 @@ impl ContentStore {
     }
 
     /// Prefetches what inserting a name, or searching below it, will read: call it with each stage
-    /// of [`prefetch`](Self::prefetch).
+    /// of [`advance`](Self::advance).
     #[inline]
     pub fn prefetch_insert(&self, stage: usize, prefixes: &PrefixHashes) {
         if stage == 0 {

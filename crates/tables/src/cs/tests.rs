@@ -63,6 +63,12 @@ fn put(cs: &mut ContentStore, uri: &str) -> Vec<u8> {
     wire
 }
 
+fn probe_for(cs: &ContentStore, prefixes: &PrefixHashes) -> CsProbe {
+    let mut probe = CsProbe::default();
+    (0..ContentStore::PREFETCH_STAGES).for_each(|stage| cs.advance(stage, prefixes, &mut probe));
+    probe
+}
+
 pub(super) fn find(
     cs: &mut ContentStore,
     now_ms: u64,
@@ -71,10 +77,7 @@ pub(super) fn find(
     must_be_fresh: bool,
 ) -> Option<Vec<u8>> {
     let prefixes = PrefixHashes::of(&KEY, name.as_ref());
-    let probe = CsProbe::default();
-    let may_be_cached =
-        (0..ContentStore::PREFETCH_STAGES).any(|stage| cs.prefetch(stage, &prefixes, &probe));
-    assert_eq!(probe.may_be_cached(), may_be_cached);
+    let may_be_cached = probe_for(cs, &prefixes) == CsProbe::MayBeCached;
     let key =
         InterestKey { name: name.as_ref(), prefixes: &prefixes, can_be_prefix, must_be_fresh };
     let found = cs.find(Timestamp::from_millis(now_ms), &key)?;
@@ -94,20 +97,16 @@ fn prefix(cs: &mut ContentStore, uri: &str) -> Option<Vec<u8>> {
 
 #[test]
 fn probe_absent_is_valid_until_insert() {
-    let (mut cs, other) = (store(4, 1 << 20), store(4, 1 << 20));
+    let mut cs = store(4, 1 << 20);
     let name = name("/a");
-    let (prefixes, probe) = (PrefixHashes::of(&KEY, name.as_ref()), CsProbe::default());
-    assert!(!cs.may_contain(&prefixes, &probe), "an empty probe reads the index");
-    (0..ContentStore::PREFETCH_STAGES).for_each(|stage| _ = cs.prefetch(stage, &prefixes, &probe));
-    assert!(
-        probe.is_absent(cs.state()) && !probe.is_absent(other.state()),
-        "the state identifies the store"
-    );
-    assert!(!probe.may_be_cached() && !cs.may_contain(&prefixes, &probe));
+    let prefixes = PrefixHashes::of(&KEY, name.as_ref());
+    assert!(!cs.may_contain(&prefixes, CsProbe::Empty), "an empty probe reads the index");
+    let probe = probe_for(&cs, &prefixes);
+    assert_eq!(probe, CsProbe::Absent { insertions: 0 });
+    assert!(!cs.may_contain(&prefixes, probe));
     put(&mut cs, "/a");
-    assert!(cs.may_contain(&prefixes, &probe), "an insertion makes the probe invalid");
-    probe.clear();
-    assert!(cs.may_contain(&prefixes, &probe) && !other.may_contain(&prefixes, &probe));
+    assert!(cs.may_contain(&prefixes, probe), "an insertion makes the probe invalid");
+    assert!(cs.may_contain(&prefixes, CsProbe::Empty));
 }
 
 #[test]
@@ -260,8 +259,9 @@ fn admit_and_serve_switches_apply_at_once() {
     cs.set_serve(false);
     assert_eq!(exact(&mut cs, "/a"), None);
     let prefixes = PrefixHashes::of(&KEY, name("/a").as_ref());
-    assert!(
-        !cs.prefetch(1, &prefixes, &CsProbe::default()),
+    assert_eq!(
+        probe_for(&cs, &prefixes),
+        CsProbe::Empty,
         "serving is off: the lookup goes on to the next table"
     );
     assert!(!cs.admits() && !cs.serves());

@@ -289,6 +289,13 @@ fn entries_after_rebuild_are_in_page_of_bucket() {
     }
 }
 
+/// Returns what all stages find for a name.
+fn probe_for(fib: &Fib, prefixes: &PrefixHashes) -> FibProbe {
+    let mut probe = FibProbe::default();
+    (0..Fib::PREFETCH_STAGES).for_each(|stage| fib.advance(stage, prefixes, &mut probe));
+    probe
+}
+
 /// With and without the page pass, and without a probe, a lookup finds the same.
 #[test]
 fn prefetch_pages_large_fib_lookup_unchanged() {
@@ -304,13 +311,10 @@ fn prefetch_pages_large_fib_lookup_unchanged() {
         let name = deep(components);
         let prefixes = PrefixHashes::of(&KEY, name.as_ref());
         let found = |fib: &Fib| {
-            let probe = FibProbe::default();
             fib.prefetch_pages(&prefixes);
-            (0..Fib::PREFETCH_STAGES)
-                .for_each(|stage| fib.prefetch_with_probe(stage, &prefixes, &probe));
-            let with_probe = fib
-                .lookup_with_probe(name.as_ref(), &prefixes, &probe)
-                .map(|entry| entry.prefix_len);
+            let probe = probe_for(fib, &prefixes);
+            let with_probe =
+                fib.resolve(name.as_ref(), &prefixes, &probe).map(|entry| entry.prefix_len);
             assert_eq!(lookup(fib, &name).map(|entry| entry.prefix_len), with_probe);
             with_probe
         };
@@ -444,7 +448,7 @@ proptest! {
                 Step::Remove(name) => _ = fib.remove(name.as_ref()),
                 Step::Lookup(name) => {
                     let prefixes = PrefixHashes::of(&KEY, name.as_ref());
-                    let probe = FibProbe::default();
+                    let mut probe = FibProbe::default();
                     for stage in 0..=Fib::PREFETCH_STAGES {
                         if stage == change_before {
                             let parent = name.as_ref().prefix(name.as_ref().len() / 2).to_name();
@@ -453,10 +457,10 @@ proptest! {
                             }
                         }
                         if stage < Fib::PREFETCH_STAGES {
-                            fib.prefetch_with_probe(stage, &prefixes, &probe);
+                            fib.advance(stage, &prefixes, &mut probe);
                         }
                     }
-                    let with_probe = fib.lookup_with_probe(name.as_ref(), &prefixes, &probe);
+                    let with_probe = fib.resolve(name.as_ref(), &prefixes, &probe);
                     let without_probe = fib.lookup(name.as_ref(), &prefixes);
                     let parts = |e: FibEntry<'_>| (e.prefix_len, e.next_hops.to_vec(), e.strategy);
                     prop_assert_eq!(with_probe.map(parts), without_probe.map(parts));
@@ -472,19 +476,18 @@ fn probe_direct_entry_of_other_prefix_is_ignored() {
     for (uri, face) in [("/a/b", 300), ("/c/d", 301)] {
         fib.set(name(uri).as_ref(), &[hop(face, 0)], StrategyId(0)).unwrap();
     }
-    let probe_for = |uri: &str| {
-        let (name, probe) = (name(uri), FibProbe::default());
+    let named = |uri: &str| {
+        let name = name(uri);
         let prefixes = PrefixHashes::of(&KEY, name.as_ref());
-        (0..Fib::PREFETCH_STAGES)
-            .for_each(|stage| fib.prefetch_with_probe(stage, &prefixes, &probe));
+        let probe = probe_for(&fib, &prefixes);
         (name, prefixes, probe)
     };
-    let (wanted, prefixes, probe) = probe_for("/a/b/x");
-    let (_, _, other) = probe_for("/c/d/x");
-    assert_ne!(probe.direct_entry.get(), other.direct_entry.get());
+    let (wanted, prefixes, mut probe) = named("/a/b/x");
+    let (_, _, other) = named("/c/d/x");
+    assert_ne!(probe.candidates.direct_entry, other.candidates.direct_entry);
     // As if the tags of both were equal by chance.
-    probe.direct_entry.set(other.direct_entry.get());
-    let found = fib.lookup_with_probe(wanted.as_ref(), &prefixes, &probe).unwrap();
+    probe.candidates.direct_entry = other.candidates.direct_entry;
+    let found = fib.resolve(wanted.as_ref(), &prefixes, &probe).unwrap();
     assert_eq!(found.next_hops, [hop(300, 0)]);
 }
 
@@ -499,58 +502,11 @@ fn probe_false_match_is_ignored() {
         let prefixes = PrefixHashes::of(&KEY, other.as_ref());
         false_matches +=
             u32::from(fib.depth_index.candidates(&fib.arena, &prefixes).direct_entry != 0);
-        let probe = FibProbe::default();
-        (0..Fib::PREFETCH_STAGES)
-            .for_each(|stage| fib.prefetch_with_probe(stage, &prefixes, &probe));
-        assert_eq!(fib.lookup_with_probe(other.as_ref(), &prefixes, &probe), None);
+        let probe = probe_for(&fib, &prefixes);
+        assert_eq!(fib.resolve(other.as_ref(), &prefixes, &probe), None);
         assert_eq!(fib.lookup(other.as_ref(), &prefixes), None);
     }
     assert!(false_matches > 10, "{false_matches} of 20000 share a tag with the only prefix");
-}
-
-#[test]
-fn probe_of_other_fib_is_ignored() {
-    let [mut one, mut other] =
-        [1, 2].map(|owner| Fib::new(KEY, FibConfig { owner, ..FibConfig::new(10) }));
-    // Equal handles, different prefixes.
-    for (uri, of_other, face) in
-        [("/a", "/a/b/c", 300), ("/a/b", "/a", 301), ("/a/b/c", "/a/b", 302)]
-    {
-        one.set(name(uri).as_ref(), &[hop(face, 0)], StrategyId(0)).unwrap();
-        other.set(name(of_other).as_ref(), &[hop(face, 0)], StrategyId(0)).unwrap();
-    }
-    other.remove(name("/a/b/c").as_ref());
-    one.remove(name("/none").as_ref());
-    assert_eq!(one.version as u32, other.version as u32, "the change counters are equal");
-    let wanted = name("/a/b/c/d");
-    let prefixes = PrefixHashes::of(&KEY, wanted.as_ref());
-    let probe = FibProbe::default();
-    for stage in 0..Fib::PREFETCH_STAGES {
-        // As elements in a chain prefetch, stage by stage.
-        one.prefetch_with_probe(stage, &prefixes, &probe);
-        other.prefetch_with_probe(stage, &prefixes, &probe);
-    }
-    let with_probe = |fib: &Fib| {
-        let entry = fib.lookup_with_probe(wanted.as_ref(), &prefixes, &probe).unwrap();
-        (entry.prefix_len, entry.next_hops[0].face)
-    };
-    assert_eq!(with_probe(&one), (3, FaceId::from_bits(302)));
-    assert_eq!(with_probe(&other), (2, FaceId::from_bits(302)));
-    (1..Fib::PREFETCH_STAGES).for_each(|stage| one.prefetch_with_probe(stage, &prefixes, &probe));
-    assert_eq!(
-        (with_probe(&one), with_probe(&other)),
-        ((3, FaceId::from_bits(302)), (2, FaceId::from_bits(302)))
-    );
-}
-
-#[test]
-fn version_counter_wraps_to_one() {
-    let mut fib = Fib::new(KEY, FibConfig { owner: 0, ..FibConfig::new(10) });
-    fib.version = u64::from(u32::MAX);
-    fib.set(name("/a").as_ref(), &[hop(300, 0)], StrategyId(0)).unwrap();
-    assert_eq!(fib.version, 1, "0 means an invalid probe");
-    fib.remove(name("/a").as_ref());
-    assert_eq!(fib.version, 2);
 }
 
 /// Of any content: the length in the header may exceed the block.

@@ -149,6 +149,10 @@ pub struct Prediction {
     pub name_hash: u64,
     /// Interest: the content store most likely answers it.
     pub is_cached: bool,
+    /// Interest: it is most likely not pending.
+    pub is_new: bool,
+    /// Interest: its FIB entry is prefetched.
+    pub is_routed: bool,
 }
 
 /// A packet function. Written once, run by every host.

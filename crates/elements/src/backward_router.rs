@@ -25,7 +25,7 @@
 
 pub use crate::by_kind::{ByKind as In, ByKind as Out};
 
-use crate::router::{self, Router, RouterConfig, RouterCounters, RouterProbe};
+use crate::router::{self, Router, RouterConfig, RouterCounters};
 use crate::strategy::Strategies;
 use nw_element_api::{
     Context, DropCause, Element, FaceId, FaceInfo, Kind, LinkType, Meta, Outbox, Packet, Peer,
@@ -192,8 +192,7 @@ impl Element for BackwardRouter {
     #[inline]
     fn prefetch(&self, stage: usize, port: In, meta: &Meta, prediction: &mut Prediction) {
         if let Some(stage) = stage.checked_sub(1) {
-            let mut probe = RouterProbe::default();
-            self.router.advance_pending(stage, router_port(port), meta, prediction, &mut probe);
+            self.router.prefetch_pending(stage, router_port(port), meta, prediction);
         }
     }
 

@@ -16,13 +16,12 @@ use nw_element_api::{
     Context, DropCause, DropCounters, Element, FaceId, Outbox, PREFETCH_STAGES_MAX, Packet, Pool,
     Prediction, Timestamp,
 };
-use nw_elements::router::RouterProbe;
 use nw_elements::{
     ContentStore, PacketDispatcher, Router, RouterConfig, content_store, packet_dispatcher, router,
 };
 use nw_name::{HashKey, Name};
 use nw_tables::cs::{CsConfig, CsProbe};
-use nw_tables::fib::Fib;
+use nw_tables::fib::{Fib, FibProbe};
 use std::sync::Arc;
 
 /// Packets per batch.
@@ -35,7 +34,7 @@ const ROUTE_EVENTS_MAX: usize = 256;
 struct Probe {
     prediction: Prediction,
     store: CsProbe,
-    router: RouterProbe,
+    route: FibProbe,
 }
 
 /// The elements, and the queues between them.
@@ -143,7 +142,7 @@ impl Plane {
         let mut has_next_stage = false;
         for ((port, packet), probe) in self.batch.iter().zip(&mut self.probes) {
             let meta = pool.meta(packet);
-            let Probe { prediction, store, router } = probe;
+            let Probe { prediction, store, route } = probe;
             let (store_port, router_port) = match port {
                 packet_dispatcher::Out::Interest => {
                     (Some(content_store::In::Interest), router::In::Interest)
@@ -155,7 +154,7 @@ impl Plane {
                 self.content_store.advance(STAGE, port, meta, prediction, store);
                 has_next_stage |= STAGE + 1 < ContentStore::prefetch_stages(port);
             }
-            self.router.advance(STAGE, router_port, meta, prediction, router);
+            self.router.advance(STAGE, router_port, meta, prediction, route);
             has_next_stage |= STAGE + 1 < Router::prefetch_stages(router_port);
         }
         has_next_stage
@@ -173,7 +172,7 @@ impl Plane {
         let probe = &self.probes[position];
         if self.content_store.is_sure_miss(pool.meta(&interest), probe.store) {
             let mut context = Context { pool, out: &mut self.router_out, drops: &mut self.drops };
-            let (port, probe) = (router::In::Interest, &probe.router);
+            let (port, probe) = (router::In::Interest, &probe.route);
             self.router.process_with_probe(now, port, interest, probe, &mut context);
             return self.dispatch_routed(now, pool, out);
         }

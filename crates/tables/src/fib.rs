@@ -156,6 +156,14 @@ pub struct FibProbe {
     candidates: LengthCandidates,
 }
 
+impl FibProbe {
+    /// Returns whether an entry was found and prefetched, most likely the longest match.
+    #[inline(always)]
+    pub const fn has_entry(&self) -> bool {
+        self.candidates.direct_entry != 0
+    }
+}
+
 /// The FIB of one shard.
 pub struct Fib {
     key: HashKey,
@@ -375,7 +383,7 @@ impl Fib {
                 self.prefetch_candidate(candidates, prefixes);
             }
             // Stage 1 found the direct entry and prefetched it.
-            _ if probe.candidates.direct_entry != 0 => {}
+            _ if probe.has_entry() => {}
             _ if probe.version != self.version => self.prefetch_entry(prefixes),
             _ => self.advance_lengths(prefixes, &mut probe.candidates),
         }

@@ -215,8 +215,8 @@ impl Router {
         }
     }
 
-    /// Prefetches as [`prefetch`](Element::prefetch) does and stores in `probe` what it found, for
-    /// [`process_with_probe`](Self::process_with_probe).
+    /// Prefetches as [`prefetch`](Element::prefetch) does and stores in `probe` the route that it
+    /// found, for [`process_with_probe`](Self::process_with_probe).
     #[inline(always)]
     pub fn advance(
         &self,
@@ -224,7 +224,7 @@ impl Router {
         port: In,
         meta: &Meta,
         prediction: &mut Prediction,
-        probe: &mut RouterProbe,
+        probe: &mut FibProbe,
     ) {
         let Some(stage) = stage.checked_sub(1) else {
             if port == In::Interest {
@@ -236,9 +236,12 @@ impl Router {
             if stage > 0 && prediction.is_cached {
                 return;
             }
-            self.fib.advance(stage, &meta.prefixes, &mut probe.fib);
+            if !prediction.is_routed {
+                self.fib.advance(stage, &meta.prefixes, probe);
+                prediction.is_routed = probe.has_entry();
+            }
         }
-        self.advance_pending(stage, port, meta, prediction, probe);
+        self.prefetch_pending(stage, port, meta, prediction);
     }
 
     /// Returns whether stage 0 of [`advance`](Self::advance) helps: the FIB is too large for the
@@ -251,18 +254,17 @@ impl Router {
     /// Stages 1 to 3 of [`advance`](Self::advance), counted from 0, for the PIT and the dead nonce
     /// list, without the FIB.
     #[inline(always)]
-    pub(crate) fn advance_pending(
+    pub(crate) fn prefetch_pending(
         &self,
         stage: usize,
         port: In,
         meta: &Meta,
         prediction: &mut Prediction,
-        probe: &mut RouterProbe,
     ) {
         match port {
             In::Interest => {
-                if stage < 2 || !probe.is_new {
-                    probe.is_new = !self.pit.prefetch(stage, &meta.prefixes);
+                if stage < 2 || !prediction.is_new {
+                    prediction.is_new = !self.pit.prefetch(stage, &meta.prefixes);
                 }
                 if stage == 0 {
                     self.dead_nonces.prefetch(
@@ -294,23 +296,15 @@ impl Router {
         now: Timestamp,
         port: In,
         packet: Packet,
-        probe: &RouterProbe,
+        probe: &FibProbe,
         context: &mut Context<'_, Out>,
     ) {
         match port {
-            In::Interest => self.interest(now, packet, &probe.fib, context),
+            In::Interest => self.interest(now, packet, probe, context),
             In::Data => self.data(now, packet, context),
             In::Nack => self.nack(now, packet, context),
         }
     }
-}
-
-/// What [`Router::advance`] has found for one packet.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RouterProbe {
-    fib: FibProbe,
-    /// The PIT index has no such Interest.
-    is_new: bool,
 }
 
 impl Element for Router {
@@ -343,7 +337,7 @@ impl Element for Router {
 
     #[inline(always)]
     fn prefetch(&self, stage: usize, port: In, meta: &Meta, prediction: &mut Prediction) {
-        self.advance(stage, port, meta, prediction, &mut RouterProbe::default());
+        self.advance(stage, port, meta, prediction, &mut FibProbe::default());
     }
 
     #[inline(always)]
@@ -354,7 +348,7 @@ impl Element for Router {
         packet: Packet,
         context: &mut Context<'_, Out>,
     ) {
-        self.process_with_probe(now, port, packet, &RouterProbe::default(), context);
+        self.process_with_probe(now, port, packet, &FibProbe::default(), context);
     }
 
     fn face_added(&mut self, face: FaceId, info: FaceInfo) {

@@ -9,6 +9,7 @@
 pub mod balancer;
 pub mod config;
 pub mod counters;
+pub mod exposition;
 pub mod management;
 pub mod pcapng;
 pub mod report;

@@ -357,5 +357,5 @@ async fn ready(State(handle): State<Handle>) -> Result<Json<Health>, ApiError> {
 )]
 async fn show_metrics(State(handle): State<Handle>) -> Result<impl IntoResponse, ApiError> {
     let status = run_in_loop(&handle, |balancer| balancer.status()).await?;
-    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics::encode(&status)))
+    Ok(([(CONTENT_TYPE, nw_api::exposition::CONTENT_TYPE)], metrics::encode(&status)))
 }

@@ -1,7 +1,8 @@
 //! The `/metrics` page: Prometheus text format, version 0.0.4.
 
-use core::fmt::Write;
-use nw_api::balancer::{BalancerStatus, MemberCounters, MemberState};
+use core::fmt::Display;
+use nw_api::balancer::{BalancerMember, BalancerStatus, MemberCounters, MemberState};
+use nw_api::exposition::Exposition;
 
 const STATES: [MemberState; 5] = [
     MemberState::Joining,
@@ -13,73 +14,76 @@ const STATES: [MemberState; 5] = [
 
 /// Returns all metrics of a balancer.
 pub fn encode(status: &BalancerStatus) -> String {
-    let mut out = String::new();
-    let mut metric = |name: &str, kind: &str, help: &str, samples: Vec<(String, String)>| {
-        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        for (labels, value) in samples {
-            let _ = writeln!(out, "{name}{labels} {value}");
-        }
-    };
-    let verdicts = status.verdicts.iter();
-    let verdicts =
-        verdicts.map(|(verdict, count)| (format!("{{verdict=\"{verdict}\"}}"), count.to_string()));
-    metric("nw_balancer_packets_total", "counter", "Packets by verdict.", verdicts.collect());
-    let (mut packets, mut byte_counts) = (Vec::new(), Vec::new());
-    let (mut shares, mut states, mut probes, mut weights) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for member in &status.members {
-        // A member's name has letters, digits, - and _ only: no quoting is needed.
-        let (name, counted) = (&member.name, &member.counters);
-        add_traffic(name, counted, &mut packets, &mut byte_counts);
-        shares.push((format!("{{member=\"{name}\"}}"), member.share.to_string()));
-        weights.push((format!("{{member=\"{name}\"}}"), member.weight.to_string()));
-        for state in STATES {
-            let labels = format!("{{member=\"{name}\",state=\"{state}\"}}");
-            states.push((labels, u8::from(member.state == state).to_string()));
-        }
-        let probe = member.probe_us.map(|us| (us as f64 / 1e6).to_string());
-        probes.extend(probe.map(|seconds| (format!("{{member=\"{name}\"}}"), seconds)));
+    let mut text = Exposition::default();
+    text.family("nw_balancer_packets_total", "counter", "Packets by verdict.");
+    for (verdict, count) in &status.verdicts {
+        text.sample("nw_balancer_packets_total", &[("verdict", verdict)], count);
     }
-    metric("nw_balancer_member_packets_total", "counter", "Packets to and from a member.", packets);
-    metric("nw_balancer_member_bytes_total", "counter", "Bytes to and from a member.", byte_counts);
-    metric("nw_balancer_member_share", "gauge", "A member's share of all names, 0 to 1.", shares);
-    metric("nw_balancer_member_weight", "gauge", "A member's weight.", weights);
-    metric("nw_balancer_member_state", "gauge", "1 for the current state of a member.", states);
-    metric(
-        "nw_balancer_member_probe_seconds",
-        "gauge",
-        "Duration of a member's last probe.",
-        probes,
-    );
-    let single = |value: String| vec![(String::new(), value)];
+    write_members(&mut text, &status.members);
     let routes = &status.routes;
-    metric("nw_balancer_routes", "gauge", "Replicated routes.", single(routes.routes.to_string()));
+    text.single("nw_balancer_routes", "gauge", "Replicated routes.", routes.routes);
     let help = "Routes of the control member that can't be replicated.";
-    metric("nw_balancer_routes_skipped", "gauge", help, single(routes.skipped.to_string()));
-    let version = vec![(format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION")), "1".to_owned())];
-    metric("nw_balancer_build_info", "gauge", "1, with the version of the program.", version);
+    text.single("nw_balancer_routes_skipped", "gauge", help, routes.skipped);
+    text.family("nw_balancer_build_info", "gauge", "1, with the version of the program.");
+    let version = env!("CARGO_PKG_VERSION");
+    text.sample("nw_balancer_build_info", &[("version", &version)], 1);
     let help = "Diagnostics that need an operator.";
-    metric("nw_balancer_warnings", "gauge", help, single(status.warnings.len().to_string()));
-    metric(
-        "nw_balancer_uptime_seconds",
-        "gauge",
-        "Time since the start.",
-        single(status.uptime_s.to_string()),
-    );
-    out
+    text.single("nw_balancer_warnings", "gauge", help, status.warnings.len());
+    text.single("nw_balancer_uptime_seconds", "gauge", "Time since the start.", status.uptime_s);
+    text.finish()
 }
 
-/// A sample: labels and value.
-type Sample = (String, String);
+/// Writes the metrics of all members.
+fn write_members(text: &mut Exposition, members: &[BalancerMember]) {
+    let name = "nw_balancer_member_packets_total";
+    text.family(name, "counter", "Packets to and from a member.");
+    for member in members {
+        for (direction, counts, _) in traffic(&member.counters) {
+            for (kind, count) in KINDS.iter().zip(counts) {
+                let labels: [(&str, &dyn Display); 3] =
+                    [("member", &member.name), ("direction", &direction), ("kind", kind)];
+                text.sample(name, &labels, count);
+            }
+        }
+    }
+    let name = "nw_balancer_member_bytes_total";
+    text.family(name, "counter", "Bytes to and from a member.");
+    for member in members {
+        for (direction, _, bytes) in traffic(&member.counters) {
+            text.sample(name, &[("member", &member.name), ("direction", &direction)], bytes);
+        }
+    }
+    let name = "nw_balancer_member_share";
+    text.family(name, "gauge", "A member's share of all names, 0 to 1.");
+    for member in members {
+        text.sample(name, &[("member", &member.name)], member.share);
+    }
+    let name = "nw_balancer_member_weight";
+    text.family(name, "gauge", "A member's weight.");
+    for member in members {
+        text.sample(name, &[("member", &member.name)], member.weight);
+    }
+    let name = "nw_balancer_member_state";
+    text.family(name, "gauge", "1 for the current state of a member.");
+    for member in members {
+        for state in STATES {
+            let is_current = u8::from(member.state == state);
+            text.sample(name, &[("member", &member.name), ("state", &state)], is_current);
+        }
+    }
+    let name = "nw_balancer_member_probe_seconds";
+    text.family(name, "gauge", "Duration of a member's last probe.");
+    for member in members {
+        if let Some(us) = member.probe_us {
+            text.sample(name, &[("member", &member.name)], us as f64 / 1e6);
+        }
+    }
+}
 
-/// Adds the packet and byte counters of a member in both directions.
-fn add_traffic(
-    name: &str,
-    counted: &MemberCounters,
-    packets: &mut Vec<Sample>,
-    bytes: &mut Vec<Sample>,
-) {
-    const KINDS: [&str; 5] = ["interest", "data", "nack", "fragment", "other"];
+const KINDS: [&str; 5] = ["interest", "data", "nack", "fragment", "other"];
+
+/// Returns the packets by kind and the bytes of a member in both directions.
+const fn traffic(counted: &MemberCounters) -> [(&'static str, [u64; 5], u64); 2] {
     let received = [
         counted.in_interests,
         counted.in_data,
@@ -94,13 +98,5 @@ fn add_traffic(
         counted.out_fragments,
         counted.out_others,
     ];
-    for (direction, counts, total) in
-        [("in", received, counted.in_bytes), ("out", sent, counted.out_bytes)]
-    {
-        for (kind, count) in KINDS.iter().zip(counts) {
-            let labels = format!("{{member=\"{name}\",direction=\"{direction}\",kind=\"{kind}\"}}");
-            packets.push((labels, count.to_string()));
-        }
-        bytes.push((format!("{{member=\"{name}\",direction=\"{direction}\"}}"), total.to_string()));
-    }
+    [("in", received, counted.in_bytes), ("out", sent, counted.out_bytes)]
 }

@@ -1,33 +1,17 @@
 //! Suggestions for misspelled names.
 
+/// Compared characters of a word; names are shorter.
+const LEN_MAX: usize = 64;
+
 /// Returns the known word closest to `word`, or `None` if more than about a quarter of its letters
 /// (plus one) differ.
 pub(crate) fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let distances = known.into_iter().map(|candidate| (distance(word, candidate), candidate));
+    let end = word.char_indices().nth(LEN_MAX).map_or(word.len(), |(end, _)| end);
+    let distances = known
+        .into_iter()
+        .map(|candidate| (strsim::osa_distance(&word[..end], candidate), candidate));
     let (distance, candidate) = distances.min_by_key(|(distance, _)| *distance)?;
     (distance <= 1 + candidate.chars().count() / 4).then_some(candidate)
-}
-
-/// Returns the number of letters to change, insert, delete or swap with a neighbour (restricted
-/// Damerau-Levenshtein distance).
-fn distance(a: &str, b: &str) -> usize {
-    // Names are shorter than this; the bound keeps the table small.
-    let (a, b): (Vec<char>, Vec<char>) =
-        (a.chars().take(64).collect(), b.chars().take(64).collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    (0..=a.len()).for_each(|i| rows[i][0] = i);
-    (0..=b.len()).for_each(|j| rows[0][j] = j);
-    for i in 1..=a.len() {
-        for j in 1..=b.len() {
-            let same = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut min = same.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                min = min.min(rows[i - 2][j - 2] + 1);
-            }
-            rows[i][j] = min;
-        }
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]

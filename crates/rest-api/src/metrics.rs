@@ -7,8 +7,9 @@ use crate::dataset::LIST_MAX;
 use axum::extract::State as Shared;
 use axum::http::header;
 use axum::response::IntoResponse;
-use core::fmt::{Display, Write};
+use core::fmt::Display;
 use nw_api::counters::{METRICS, Metric, MetricKind, is_done};
+use nw_api::exposition::{CONTENT_TYPE, Exposition};
 use nw_api::management::{DropCount, FaceStatus};
 use nw_api::rest::RouterStatus;
 
@@ -38,27 +39,25 @@ pub async fn show(Shared(state): Shared<State>) -> Result<impl IntoResponse, Api
             false => Vec::new(),
         },
     };
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], encode(&snapshot)))
+    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], encode(&snapshot)))
 }
 
 /// Encodes every metric of the list.
 pub fn encode(snapshot: &Snapshot) -> String {
-    let mut text =
-        Text { out: String::with_capacity(4096 + 512 * snapshot.faces.len()), metric: &METRICS[0] };
+    let mut text = Text {
+        out: Exposition::with_capacity(4096 + 512 * snapshot.faces.len()),
+        metric: &METRICS[0],
+    };
     for metric in METRICS {
         text.metric = metric;
         let kind = match metric.kind {
             MetricKind::Counter => "counter",
             MetricKind::Gauge => "gauge",
         };
-        let _ = writeln!(
-            text.out,
-            "# HELP {} {}\n# TYPE {} {kind}",
-            metric.name, metric.help, metric.name
-        );
+        text.out.family(metric.name, kind, metric.help);
         write_samples(snapshot, &mut text);
     }
-    text.out
+    text.out.finish()
 }
 
 /// Writes the samples of the current metric.
@@ -173,7 +172,7 @@ impl Display for Seconds {
 }
 
 struct Text {
-    out: String,
+    out: Exposition,
     metric: &'static Metric,
 }
 
@@ -181,23 +180,9 @@ impl Text {
     /// Writes one line. `labels` are the values of the metric's labels, in their order.
     fn sample(&mut self, labels: &[&dyn Display], value: impl Display) {
         debug_assert_eq!(labels.len(), self.metric.labels.len(), "{}", self.metric.name);
-        self.out.push_str(self.metric.name);
-        for (index, (label, value)) in self.metric.labels.iter().zip(labels).enumerate() {
-            let _ = write!(self.out, "{}{label}=\"", if index == 0 { '{' } else { ',' });
-            for c in value.to_string().chars() {
-                match c {
-                    '\\' => self.out.push_str("\\\\"),
-                    '"' => self.out.push_str("\\\""),
-                    '\n' => self.out.push_str("\\n"),
-                    c => self.out.push(c),
-                }
-            }
-            self.out.push('"');
-        }
-        if !labels.is_empty() {
-            self.out.push('}');
-        }
-        let _ = writeln!(self.out, " {value}");
+        let labels: Vec<(&str, &dyn Display)> =
+            self.metric.labels.iter().copied().zip(labels.iter().copied()).collect();
+        self.out.sample(self.metric.name, &labels, value);
     }
 }
 

@@ -436,6 +436,9 @@ fn router_that_exits_is_replaced_and_joins_again() {
     let Some(mut bench) = Bench::start(3, "") else { return };
     register(&mut bench.members[0].management(), "/a", "udp4://192.0.2.7:6363", 5);
     bench.all_active();
+    bench.until("the others have the route", |bench| {
+        bench.members[1..].iter().all(|member| member.routes().len() == 1)
+    });
     // The control member itself: another one takes its place, and no route is lost.
     bench.members[0].end();
     let took = bench.until("it has failed", |bench| bench.state("m1") == Some(MemberState::Failed));

@@ -18,6 +18,7 @@ use crate::rewrite;
 use crate::scope::{NameScope, Scopes};
 use nw_element_api::{Context, DropCause, DropReason, Element, Kind, Packet, Pool, Timestamp};
 use nw_name::HashKey;
+use nw_packet_types::random::Random;
 
 nw_element_api::ports! {
     /// Input ports.
@@ -42,7 +43,7 @@ nw_element_api::ports! {
 /// The packet dispatcher element.
 #[derive(Debug)]
 pub struct PacketDispatcher {
-    random: u64,
+    random: Random,
     scopes: Scopes,
 }
 
@@ -50,7 +51,7 @@ impl PacketDispatcher {
     /// Creates a dispatcher. `key` must be the key that packets are decoded with; `seed` is that of
     /// the nonces added to Interests without one.
     pub fn new(key: &HashKey, seed: u64) -> Self {
-        PacketDispatcher { random: seed, scopes: Scopes::new(key) }
+        PacketDispatcher { random: Random::new(seed), scopes: Scopes::new(key) }
     }
 
     /// Returns the output port of a packet, or the packet and its drop reason. Does the work of
@@ -76,12 +77,9 @@ impl PacketDispatcher {
         }
     }
 
-    /// Returns the next nonce (SplitMix64: nonces must differ, not be secret).
+    /// Returns the next nonce. Nonces must differ, not be secret.
     fn next_nonce(&mut self) -> u32 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed >> 32) as u32
+        (self.random.next_u64() >> 32) as u32
     }
 
     /// Checks an Interest. Most have no hop limit and need no change.

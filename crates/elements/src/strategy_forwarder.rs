@@ -226,7 +226,7 @@ impl StrategyForwarder {
         };
         let start = usize::from(context.pool.meta(&copy).nonce_start);
         if forward.send_as == SendAs::Probe && start != 0 {
-            let nonce = self.state.generator.draw() as u32;
+            let nonce = self.state.random.next_u64() as u32;
             context.pool.bytes_mut(&copy)[start..start + 4].copy_from_slice(&nonce.to_be_bytes());
             context.pool.meta_mut(&copy).nonce = nonce;
         }

@@ -8,6 +8,7 @@ use nw_faces::{
     CloseReason, FaceError, FaceEvent, FaceId, FaceOptions, FaceUri, FacesConfig, Persistency,
     Scope, SharedMemoryFault,
 };
+use nw_packet_types::random::Random;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
@@ -371,13 +372,8 @@ fn invalid_memory_contents_close_the_link() {
 fn random_writes_close_only_their_link() {
     let (mut host, path, _directory) = listening(FacesConfig::default());
     let (mut honest, to_host, accepted) = connected(&mut host, &path, FacesConfig::default());
-    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = move || {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed
-    };
+    let mut numbers = Random::new(1);
+    let mut random = move || numbers.next_u64();
     let end = std::time::Instant::now() + Duration::from_secs(1);
     let mut links = 0;
     while std::time::Instant::now() < end {

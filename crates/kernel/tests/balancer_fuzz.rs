@@ -8,6 +8,7 @@ use common::frames::{Udp, checksum};
 use common::may_run;
 use common::packets::{data, fragment, interest, link};
 use nw_kernel::balancer::{Link, Verdict};
+use nw_packet_types::random;
 use nw_slot_table::{Effect, Rule, Rules};
 use nw_wire::lp::{LpHeader, Token};
 use nw_wire::shard::{Reason, shard_of_packet};
@@ -17,16 +18,12 @@ fn frames() -> usize {
     std::env::var("NW_FUZZ_FRAMES").ok().and_then(|text| text.parse().ok()).unwrap_or(50_000)
 }
 
-/// A SplitMix64 generator with a fixed seed.
-struct Random(u64);
+/// Random numbers and frames with a fixed seed.
+struct Random(random::Random);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
+        self.0.next_u64()
     }
 
     fn below(&mut self, bound: usize) -> usize {
@@ -147,7 +144,7 @@ fn verdict_of_a_packet_equals_nw_wire_s() {
         return;
     }
     let mut cluster = cluster();
-    let mut chance = Random(1);
+    let mut chance = Random(random::Random::new(1));
     let mut seen = std::collections::BTreeMap::<&str, u32>::new();
     for _ in 0..frames() {
         let frame = chance.datagram();
@@ -198,7 +195,7 @@ fn every_frame_is_counted_once() {
         .balancer
         .set_rules(&Rules::new([depth("/", 3), depth("/0x", 2), control]).expect("rules"))
         .expect("rules");
-    let mut chance = Random(2);
+    let mut chance = Random(random::Random::new(2));
     let mut actions = [0u64; 5];
     for number in 0..frames() {
         let whole = match number % 4 {

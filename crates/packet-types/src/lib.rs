@@ -1,5 +1,5 @@
 //! The vocabulary that packet processing shares: [`FaceId`] and the table of faces, [`Timestamp`],
-//! [`InterestKey`].
+//! [`InterestKey`], [reproducible random numbers](random).
 //!
 //! Layer 1: depends on `nw-name` only. It has no socket, no clock, no table of packets.
 
@@ -10,6 +10,7 @@ extern crate alloc;
 
 mod face;
 mod interest_key;
+pub mod random;
 mod timestamp;
 
 pub use face::{FaceId, FaceInfo, FaceTable, LinkType, Peer, Scope};

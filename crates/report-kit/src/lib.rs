@@ -1,5 +1,4 @@
-//! Parts that measurement reports share: SVG charts, the frame of an HTML page, Zipf's law and
-//! reproducible pseudo-random numbers.
+//! Parts that measurement reports share: SVG charts, the frame of an HTML page, Zipf's law.
 //!
 //! Layer 1. Pure: no packets, clock, files or sockets.
 
@@ -7,5 +6,4 @@
 
 pub mod chart;
 pub mod page;
-pub mod random;
 pub mod zipf;

@@ -37,7 +37,7 @@ pub fn unit(random: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::splitmix64;
+    use nw_packet_types::random::splitmix64;
 
     #[test]
     fn draws_follow_the_law() {

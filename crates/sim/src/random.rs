@@ -3,6 +3,8 @@
 //! SplitMix64. Each node, link and application has its own stream, so adding one does not change
 //! the numbers of the others.
 
+use nw_packet_types::random::splitmix64;
+
 /// The purpose of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
@@ -26,30 +28,25 @@ pub enum Stream {
 /// A stream of pseudo-random numbers.
 #[derive(Clone, Debug)]
 pub struct Random {
-    state: u64,
+    numbers: nw_packet_types::random::Random,
 }
 
 impl Random {
     /// Creates the stream of one part of a simulation.
     pub const fn new(seed: u64, stream: Stream, index: usize) -> Self {
-        let mut random = Random { state: seed };
-        random.state = random.next_u64() ^ (stream as u64).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        random.state = random.next_u64() ^ (index as u64).wrapping_mul(0xa076_1d64_78bd_642f);
-        random
+        let of_stream = splitmix64(seed) ^ (stream as u64).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let of_part = splitmix64(of_stream) ^ (index as u64).wrapping_mul(0xa076_1d64_78bd_642f);
+        Random { numbers: nw_packet_types::random::Random::new(of_part) }
     }
 
     /// Returns 64 random bits.
     pub const fn next_u64(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        self.numbers.next_u64()
     }
 
     /// Returns a number below `end`, which must not be 0.
     pub const fn below(&mut self, end: u64) -> u64 {
-        ((self.next_u64() as u128 * end as u128) >> 64) as u64
+        self.numbers.below(end)
     }
 
     /// Returns true with probability `ppb` / 10^9.

@@ -3,19 +3,15 @@
 //! this is tested too, so that these tests can fail.
 
 use nw_name::{Component, ComponentType, HashKey, Name};
+use nw_packet_types::random::Random;
 use nw_tables::index::Index;
 
 const NAMES: u32 = 20_000;
 
 /// Random-looking keys, as a process would draw them.
 fn keys() -> impl Iterator<Item = HashKey> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut draw = move || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    };
+    let mut random = Random::new(1);
+    let mut draw = move || random.next_u64();
     (0..3).map(move |_| HashKey::new([draw(), draw(), draw(), draw()]))
 }
 

@@ -5,6 +5,7 @@ use crate::node::Node;
 use crate::process::Running;
 use crate::router::Router;
 use nw_name::Name;
+use nw_packet_types::random::Random;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::Write;
@@ -280,13 +281,10 @@ fn wait_until_ready(running: &mut Running) -> Result<(), LabError> {
 
 fn write_content(path: &PathBuf, bytes: u64, seed: u64) -> std::io::Result<()> {
     let mut file = std::io::BufWriter::new(fs::File::create(path)?);
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ seed.wrapping_mul(0x2545_f491_4f6c_dd1d);
+    let mut random = Random::new(seed);
     let mut remaining = bytes;
     while remaining > 0 {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        let part = &state.to_le_bytes()[..remaining.min(8) as usize];
+        let part = &random.next_u64().to_le_bytes()[..remaining.min(8) as usize];
         file.write_all(part)?;
         remaining -= part.len() as u64;
     }

@@ -14,7 +14,7 @@ use super::measured::Measured;
 use super::workload::{Request, Requests, Workload};
 use core::time::Duration;
 use nw_name::tlv::{Integer, push_number};
-use nw_report_kit::random::splitmix64;
+use nw_packet_types::random::splitmix64;
 use nw_report_kit::zipf::unit;
 use nw_wire::types as t;
 use serde::Serialize;

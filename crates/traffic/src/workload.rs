@@ -6,7 +6,7 @@
 
 use super::number_range::NumberRange;
 use nw_name::{ComponentType, Name, NameRef};
-use nw_report_kit::random::splitmix64;
+use nw_packet_types::random::splitmix64;
 use nw_report_kit::zipf::{Zipf, unit};
 use serde::Serialize;
 

@@ -6,6 +6,7 @@
 
 use nw_name::tlv::push_tlv;
 use nw_name::{Component, ComponentType, HashKey, Name, PrefixHashes};
+use nw_packet_types::random::Random;
 use nw_wire::forwarding::{DataFields, InterestFields, PaddedPacket};
 use nw_wire::lp::{LpHeader, LpPacket, NackReason, Token};
 use nw_wire::shard::{COMPONENTS_MAX, NAME_BYTES_MAX, Reason, fragments_hash, shard_of_packet};
@@ -24,15 +25,11 @@ const SHARDS: [u8; 6] = [1, 2, 3, 8, 61, 64];
 const SAMPLE_NAME: &str = "/ndn/edu/video/episode-1/v=7/seg=42";
 
 /// The same numbers on every machine, as vectors must be.
-struct Dice(u64);
+struct Dice(Random);
 
 impl Dice {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        self.0.next_u64()
     }
 
     fn below(&mut self, bound: usize) -> usize {
@@ -144,7 +141,7 @@ fn packets() -> Vec<Vec<u8>> {
 
 /// Interests and Data with random names.
 fn add_random_names(packets: &mut Vec<Vec<u8>>) {
-    let mut dice = Dice(7);
+    let mut dice = Dice(Random::new(7));
     for round in 0..260 {
         let name = dice.name(round % 20 + 1);
         packets.push(if round % 4 == 3 { data(&name) } else { interest(&name) });
@@ -455,7 +452,7 @@ proptest! {
         bytes in proptest::collection::vec(any::<u8>(), 0..10),
     ) {
         let key = HashKey::new(KEYS[1]);
-        let name = Dice(seed).name(count);
+        let name = Dice(Random::new(seed)).name(count);
         let packet = if is_data { data(&name) } else { interest(&name) };
         let nack = (nack && !is_data).then_some(NackReason::Congestion);
         let header = LpHeader { pit_token: token(&bytes), nack, ..LpHeader::default() };

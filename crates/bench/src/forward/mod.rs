@@ -13,7 +13,7 @@ use nw_element_api::pool::{CHUNK_LEN, Chunk};
 use nw_element_api::{FaceId, FaceInfo, Kind, LinkType, Packet, Pool, Scope, Timestamp};
 use nw_elements::strategy::Strategies;
 use nw_name::{HashKey, Name};
-use nw_report_kit::random::splitmix64;
+use nw_packet_types::random::splitmix64;
 use nw_router::plane::{BATCH, Plane};
 use nw_tables::fib::NextHop;
 use nw_traffic::machine::cycles_per_ns;

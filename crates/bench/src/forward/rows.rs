@@ -4,7 +4,7 @@ use super::{Bench, Host, Link, Load, Options, measure, packets, shards};
 use crate::report::{Row, median};
 use core::time::Duration;
 use nw_graph::Engine;
-use nw_report_kit::random::splitmix64;
+use nw_packet_types::random::splitmix64;
 use nw_router::plane::{BATCH, Plane};
 
 /// Powers of two of FIB entries that the curve covers.

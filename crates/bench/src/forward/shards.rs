@@ -10,7 +10,7 @@ use super::{KEY, Load, Options, names};
 use crate::report::{Row, median};
 use nw_name::hash::shard_of;
 use nw_name::{HashKey, Name};
-use nw_report_kit::random::splitmix64;
+use nw_packet_types::random::splitmix64;
 use nw_router::plane::Plane;
 use std::sync::Barrier;
 use std::thread;

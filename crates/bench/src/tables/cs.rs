@@ -6,7 +6,7 @@
 
 use super::{Row, Samples};
 use nw_name::{HashKey, Name, PrefixHashes, component::ComponentType, tlv::push_tlv};
-use nw_report_kit::random::splitmix64;
+use nw_packet_types::random::splitmix64;
 use nw_tables::cs::{
     BLOCK_LEN, ContentStore, CsConfig, CsProbe, IncomingData, Insertion, RECENT_MAX,
 };

@@ -8,7 +8,7 @@
 use super::Row;
 use super::cs::{data, key};
 use nw_name::{Name, PrefixHashes};
-use nw_report_kit::random::splitmix64;
+use nw_packet_types::random::splitmix64;
 use nw_report_kit::zipf::Zipf;
 use nw_tables::cs::{BLOCK_LEN, ContentStore, CsConfig, PolicyKind};
 use nw_tables::{InterestKey, Timestamp};

@@ -2,7 +2,7 @@
 //! different; hits are drawn at random.
 
 use super::{Row, Samples};
-use nw_report_kit::random::splitmix64;
+use nw_packet_types::random::splitmix64;
 use nw_tables::Timestamp;
 use nw_tables::dnl::DeadNonceList;
 use std::hint::black_box;

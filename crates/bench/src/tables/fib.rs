@@ -6,7 +6,7 @@
 
 use super::{Row, Samples};
 use nw_name::{HashKey, Name, PrefixHashes, component::ComponentType};
-use nw_report_kit::random::splitmix64;
+use nw_packet_types::random::splitmix64;
 use nw_tables::FaceId;
 use nw_tables::fib::{Fib, FibConfig, NextHop, StrategyId};
 use nw_tables::index::Index;

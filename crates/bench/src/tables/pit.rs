@@ -8,7 +8,7 @@
 
 use super::{Row, Samples};
 use nw_name::{HashKey, Name, PrefixHashes, component::ComponentType};
-use nw_report_kit::random::splitmix64;
+use nw_packet_types::random::splitmix64;
 use nw_tables::pit::{EntryRef, InRecord, OutRecord, Pit, PitConfig};
 use nw_tables::{FaceId, InterestKey, Timestamp};
 use nw_wire::Token;

@@ -2,7 +2,7 @@
 //! names, and Data that answer them. Their lengths vary, so that few neighbours are equal and can
 //! be merged on the way.
 
-use nw_report_kit::random::splitmix64;
+use nw_packet_types::random::splitmix64;
 
 /// Lengths of Interests in bytes.
 const LENS: core::ops::RangeInclusive<usize> = 58..=100;

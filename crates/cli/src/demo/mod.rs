@@ -20,6 +20,7 @@ use nw_app::fetch::FetchOptions;
 use nw_app::object::{ObjectOptions, ObjectReport, fetch_object};
 use nw_app::{Client, FaceUri, control};
 use nw_name::Name;
+use nw_packet_types::random::Random;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -113,12 +114,9 @@ fn make_file(path: &Path, len: u64) -> Result<[u8; 32]> {
     let mut file = io::BufWriter::new(
         File::create(path).with_context(|| format!("can't write {}", path.display()))?,
     );
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = Random::new(1);
     for _ in 0..len / 8 {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        file.write_all(&state.to_le_bytes()).context("is the disk full?")?;
+        file.write_all(&random.next_u64().to_le_bytes()).context("is the disk full?")?;
     }
     file.flush()?;
     digest(path)

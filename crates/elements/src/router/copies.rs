@@ -41,7 +41,7 @@ impl Router {
         let Some(packet) = self.copy_interest(entry, context) else { return };
         context.pool.meta_mut(&packet).ingress = downstream;
         if forward.send_as == SendAs::Probe {
-            let nonce = self.strategy_state.generator.draw() as u32;
+            let nonce = self.strategy_state.random.next_u64() as u32;
             let start = usize::from(context.pool.meta(&packet).nonce_start);
             // The packet dispatcher adds a nonce to Interests without one, so there nearly always
             // is.

@@ -43,13 +43,13 @@ mod trust;
 pub use failures::{Failure, Fault};
 pub use trust::{MISSING_MAX, TrustConfig, TrustRule};
 
-use crate::strategy::Generator;
 use cache::{Cache, CacheLookup};
 use core::any::Any;
 use failures::Failures;
 use job::{Signed, VerifyJob, VerifyMethod, non_empty_parts};
 use nw_element_api::{Context, DropCause, Element, Kind, OffloadTask, Packet, Timestamp};
 use nw_name::{Name, NameRef};
+use nw_packet_types::random::Random;
 use nw_trust::Refusal;
 use nw_wire::types::content_type;
 use nw_wire::{Data, Interest, SignatureInfo, SignatureType, sha256};
@@ -134,7 +134,7 @@ pub struct SignatureVerifier {
     /// A packet is checked if a random number is below this.
     sample: u64,
     drop_invalid: bool,
-    generator: Generator,
+    random: Random,
     cache: Cache,
     /// Held packets by slot; a job's items refer to slots.
     held: Vec<Option<HeldPacket>>,
@@ -183,7 +183,7 @@ impl SignatureVerifier {
             follows_host_clock: true,
             sample: u64::MAX,
             drop_invalid: true,
-            generator: Generator::new(config.seed),
+            random: Random::new(config.seed),
             cache: Cache::new(config.results_max),
             held: Vec::with_capacity(config.queue_max),
             free_slots: Vec::with_capacity(config.queue_max),
@@ -426,7 +426,7 @@ impl SignatureVerifier {
 
     /// Draws whether the next packet is checked.
     fn is_in_sample(&mut self) -> bool {
-        self.sample == u64::MAX || self.generator.draw() < self.sample
+        self.sample == u64::MAX || self.random.next_u64() < self.sample
     }
 
     /// Counts the result and emits or drops the packet.

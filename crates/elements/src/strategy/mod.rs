@@ -46,7 +46,7 @@ pub use random::Random;
 pub use registry::Strategies;
 pub use round_robin::RoundRobin;
 pub use self_learning::{DISCOVERY_FACES_MAX, SelfLearning};
-pub use state::{Generator, StrategyState};
+pub use state::StrategyState;
 pub use suppression::{RetxVerdict, Suppression};
 pub use weighted::{WEIGHTS_MAX, Weighted};
 

@@ -8,6 +8,7 @@ use crate::outbox::Outbox;
 use nw_element_api::{DropCounters, Kind, LinkFields, LinkType, Scope, SharedPool};
 use nw_name::HashKey;
 use nw_name::tlv::{push_integer, push_tlv};
+use nw_packet_types::random::Random;
 use nw_wire::lp::{FRAG_COUNT_MAX, LpHeader};
 use nw_wire::{Fault, NackReason, Token};
 use proptest::prelude::*;
@@ -606,11 +607,9 @@ proptest! {
         let mut parts = test.send(&whole, Kind::Data, LinkFields::default(), 0);
         let extra = parts.len() / 3;
         parts.extend_from_within(..extra);
-        // Shuffles with a linear congruential generator.
-        let mut state = seed;
+        let mut random = Random::new(seed);
         for at in (1..parts.len()).rev() {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            parts.swap(at, (state >> 33) as usize % (at + 1));
+            parts.swap(at, random.below(at as u64 + 1) as usize);
         }
         let mut wholes = Vec::new();
         for part in &parts {

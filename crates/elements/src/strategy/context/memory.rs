@@ -84,7 +84,7 @@ impl<'a> StrategyContext<'a> {
 
     /// Returns a random number below `end`; 0 if `end` is 0.
     pub fn random_below(&mut self, end: u64) -> u64 {
-        self.state.generator.below(end)
+        self.state.random.below(end)
     }
 
     /// Returns the packet's name.

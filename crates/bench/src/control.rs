@@ -16,6 +16,7 @@ use nw_app::import::import;
 use nw_app::{Client, FaceUri};
 use nw_element_api::{Kind, LinkFields};
 use nw_name::Name;
+use nw_packet_types::random::Random;
 use nw_wire::{Data, DataBuilder, DigestSha256, InterestBuilder};
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -281,16 +282,14 @@ fn machine_pauses() -> (f64, f64) {
         now.tv_sec as f64 * 1e6 + now.tv_nsec as f64 / 1e3
     };
     let mut memory = vec![1u64; WALK_MIB << 17];
-    let (mut random, mut longest, mut slow) = (88_172_645_463_325_252u64, 0f64, 0f64);
+    let (mut random, mut longest, mut slow) = (Random::new(1), 0f64, 0f64);
     let start = Instant::now();
     while start.elapsed() < WALK {
         let before = cpu_us();
         for _ in 0..1_000 {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            let at = random as usize % memory.len();
-            memory[at] = memory[at].wrapping_add(random);
+            let number = random.next_u64();
+            let at = number as usize % memory.len();
+            memory[at] = memory[at].wrapping_add(number);
         }
         let took = cpu_us() - before;
         longest = longest.max(took);
@@ -334,8 +333,9 @@ fn pause() -> Result<Vec<Row>> {
         let (longest, pieces) = machine_pauses();
         longest_us.push(longest);
         slow.push(pieces);
-        runs.push(run_phases(&place, run)?);
+        runs.push(run_phases(&place, &format!("pause{run}"), LOCKED)?);
     }
+    let default = run_phases(&place, "pause_default", "")?;
     let (longest_us, slow) = (median(&longest_us), median(&slow));
     let of = |phase: usize, figure: &dyn Fn(&Phase) -> f64| -> Vec<f64> {
         runs.iter().map(|phases| figure(&phases[phase])).collect()
@@ -367,12 +367,31 @@ fn pause() -> Result<Vec<Row>> {
             .with_reference(longest_us)
             .at_most(1000.0),
     );
+    rows.extend(rows_by_the_clock(&default));
     Ok(rows)
 }
 
-/// Runs one router through all phases.
-fn run_phases(place: &Place, run: usize) -> Result<Vec<Phase>> {
-    let (router, socket) = place.router(&format!("pause{run}"), &[CONFIG, LOCKED].concat())?;
+/// Returns the rows of a router whose memory is not locked, as by default: round trips and slow
+/// iterations by the clock, which count pauses of the machine too.
+fn rows_by_the_clock(phases: &[Phase]) -> Vec<Row> {
+    let quiet = phases[0];
+    let of_phase = |(phase, what): (&Phase, &str)| {
+        let row = format!("control/pause/default/{what}");
+        let quantiles = QUANTILES.iter().zip(phase.quantiles).zip(quiet.quantiles);
+        let mut rows: Vec<Row> = quantiles
+            .map(|(((unit, _), us), quiet_us)| {
+                Row::new(&row, *unit, &[us]).with_reference(quiet_us)
+            })
+            .collect();
+        rows.push(Row::new(&row, "slow_turns", &[phase.slow]).with_reference(quiet.slow));
+        rows
+    };
+    phases.iter().zip(PHASES).skip(1).flat_map(of_phase).collect()
+}
+
+/// Runs one router through all phases, with further lines in the section `tables`.
+fn run_phases(place: &Place, name: &str, tables: &str) -> Result<Vec<Phase>> {
+    let (router, socket) = place.router(name, &[CONFIG, tables].concat())?;
     let mut client = connect(&socket)?;
     let faces = make_faces(&mut client)?;
     let during = |name: &str, work: &mut dyn FnMut() -> Result<()>| -> Result<Phase> {

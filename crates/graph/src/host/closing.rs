@@ -22,9 +22,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Interval between checks while Interests are held.
 const CHECK_INTERVAL_HOLDING: Duration = Duration::from_millis(1);
 /// Time without a packet after which held Interests are released.
-const HOLD_QUIET: Duration = Duration::from_millis(50);
+const HOLD_QUIET: Duration = Duration::from_millis(250);
 /// Maximum number of Interests held.
-const HELD_INTERESTS_MAX: usize = 4096;
+const HELD_INTERESTS_MAX: usize = 16_384;
 
 /// A removed face.
 #[derive(Debug)]
@@ -117,7 +117,12 @@ impl ClosingFaces {
 
     /// Returns the Interests that are no longer to be held, in order of arrival.
     pub fn take_released(&mut self) -> Vec<Packet> {
-        if self.is_holding { Vec::new() } else { core::mem::take(&mut self.held) }
+        if self.is_holding { Vec::new() } else { self.take_held() }
+    }
+
+    /// Returns all held Interests.
+    pub fn take_held(&mut self) -> Vec<Packet> {
+        core::mem::take(&mut self.held)
     }
 
     /// Returns the faces to close now. `is_replaced` returns whether the new face of a name is up,

@@ -353,7 +353,9 @@ impl Host {
     /// If waiting for packets fails.
     pub fn run(&mut self) -> Result<(), HostError> {
         let result = self.event_loop();
-        self.out.drain(..).chain(self.batch.drain(..)).for_each(|packet| self.pool.release(packet));
+        let held = self.closing.take_held();
+        let unsent = self.out.drain(..).chain(self.batch.drain(..)).chain(held);
+        unsent.for_each(|packet| self.pool.release(packet));
         self.faces.close_all(&mut self.pool);
         result
     }

@@ -2,8 +2,8 @@
 //! [`Port::ALL`].
 
 use crate::{
-    Context, DropCounters, Element, ElementStatus, FaceId, FaceInfo, OffloadTask, Outbox, PREFETCH_STAGES_MAX,
-    Packet, Peer, Pool, Port, PortInfo, Timestamp,
+    Context, DropCounters, Element, ElementStatus, FaceId, FaceInfo, OffloadTask, Outbox,
+    PREFETCH_STAGES_MAX, Packet, Peer, Pool, Port, PortInfo, Timestamp,
 };
 use core::any::Any;
 

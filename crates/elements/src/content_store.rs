@@ -29,7 +29,8 @@
 use crate::interest_key::interest_key;
 use nw_element_api::decode::{decode, resolve_name_or_drop};
 use nw_element_api::{
-    Context, DropCause, Element, ElementStatus, FaceId, Kind, LinkFields, Meta, Packet, Pool, Timestamp,
+    Context, DropCause, Element, ElementStatus, FaceId, Kind, LinkFields, Meta, Packet, Pool,
+    Timestamp,
 };
 use nw_name::HashKey;
 use nw_tables::cs::{ContentStore as Store, CsConfig, CsRef, IncomingData, Insertion};
@@ -148,7 +149,13 @@ impl ContentStore {
 
     /// Stores a packet of another store, which stays fresh for `fresh_ms` milliseconds, but not
     /// longer than its FreshnessPeriod. Evicts nothing.
-    pub fn import(&mut self, now: Timestamp, wire: &[u8], fresh_ms: u64, pool: &mut Pool) -> Import {
+    pub fn import(
+        &mut self,
+        now: Timestamp,
+        wire: &[u8],
+        fresh_ms: u64,
+        pool: &mut Pool,
+    ) -> Import {
         if !self.store.has_capacity_for(wire.len()) {
             return Import::Full;
         }

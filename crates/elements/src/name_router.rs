@@ -11,7 +11,8 @@
 //! Timers: the earliest end of a registered route
 //! Cost:   one lookup, two cache lines
 //! Drops:  no_route, next_hop_unknown, hop_limit_spent, data_from_wrong_face (if configured),
-//!         no_buffer, malformed_too_long, draining (commands held when the element is removed)
+//!         no_buffer, malformed_too_long, answered (a command), commands_full, draining (commands
+//!         held when the element is removed)
 //! Spec:   NDN Packet Format 0.3, HopLimit and ForwardingHint; NDNLPv2, NextHopFaceId; the name
 //!         router of µNDN
 //! ```
@@ -36,8 +37,8 @@
 pub use crate::by_kind::{ByKind as In, ByKind as Out};
 
 use crate::forwarding_hint;
-pub use crate::route_sources::{RegistrationEvent, RouteOrigin, SourcedHop};
 use crate::route_sources::RouteSources;
+pub use crate::route_sources::{RegistrationEvent, RouteOrigin, SourcedHop};
 use crate::scope::{NameScope, Scopes};
 use crate::strategy::{Eligibility, Strategies};
 use nw_element_api::decode::decode;

@@ -108,6 +108,7 @@ impl RouteSources {
             !hops.is_empty()
         });
         for (prefix, hop) in routes {
+            let hop = SourcedHop { origin, ..hop };
             changed.insert(prefix.clone());
             let hops = self.by_prefix.entry(prefix).or_default();
             match hops.iter_mut().find(|known| (known.origin, &known.link) == (origin, &hop.link)) {

@@ -77,14 +77,13 @@ pub fn serve(path: &Path, name: &str, graph: &str, handle: Handle) -> Result<Ser
             error,
         }));
     }
-    let shared =
-        Shared {
-            name: name.into(),
-            handle,
-            graph: Arc::new(Mutex::new(graph.to_owned())),
-            exports: packets::SharedExports::default(),
-            event_streams: events::permits(),
-        };
+    let shared = Shared {
+        name: name.into(),
+        handle,
+        graph: Arc::new(Mutex::new(graph.to_owned())),
+        exports: packets::SharedExports::default(),
+        event_streams: events::permits(),
+    };
     Ok(nw_rest_api::serve_paths(&Control::default(), Some(path), None, router(shared))?)
 }
 

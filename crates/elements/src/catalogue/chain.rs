@@ -3,9 +3,9 @@
 use super::Configured;
 use super::standard::configured_routes;
 use super::verifier::{certificates, rule};
+use crate::name_router::{RouteOrigin, SourcedHop};
 use crate::{BackwardRouter, BackwardRouterConfig, NameRouter, NameRouterConfig};
 use crate::{StrategyForwarder, StrategyForwarderConfig};
-use crate::name_router::{RouteOrigin, SourcedHop};
 use crate::{backward_router, name_router, strategy_forwarder};
 use nw_element_api::parameters::{ParameterInfo, ParameterReader};
 use nw_element_api::{Context, FaceId, Timestamp};
@@ -13,9 +13,7 @@ use nw_name::Name;
 use nw_tables::fib::{Fib, FibConfig};
 use nw_tables::pit::{ENTRIES_MAX, PitConfig};
 use nw_trust::chain::AnchorSet;
-use nw_trust::{
-    AllowFrom, AllowRule, Anchor, CommandRules, FaceScope, Privilege, Rules,
-};
+use nw_trust::{AllowFrom, AllowRule, Anchor, CommandRules, FaceScope, Privilege, Rules};
 
 impl Configured for BackwardRouter {
     const PARAMETERS: &'static [ParameterInfo] = &[

@@ -57,7 +57,9 @@ use crate::INTEREST_LIFETIME_MAX_MS;
 use crate::scope::Scopes;
 use crate::strategy::{DISCOVERY_FACES_MAX, Decisions, Strategies, StrategyState, WANTS_TIMER};
 use announcements::Announcements;
-use nw_element_api::{Context, Element, ElementStatus, FaceId, FaceInfo, Meta, Packet, Peer, Pool, Timestamp};
+use nw_element_api::{
+    Context, Element, ElementStatus, FaceId, FaceInfo, Meta, Packet, Peer, Pool, Timestamp,
+};
 use nw_name::{HashKey, Name};
 use nw_tables::FaceTable;
 use nw_tables::dnl::DeadNonceList;

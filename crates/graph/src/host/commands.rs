@@ -28,7 +28,8 @@ pub(super) struct Answers(std::collections::VecDeque<(Name, FaceId, Vec<u8>)>);
 
 impl Answers {
     fn find(&self, name: NameRef<'_>, face: FaceId) -> Option<Vec<u8>> {
-        let is_same = |known: &&(Name, FaceId, Vec<u8>)| known.0.as_ref() == name && known.1 == face;
+        let is_same =
+            |known: &&(Name, FaceId, Vec<u8>)| known.0.as_ref() == name && known.1 == face;
         self.0.iter().find(is_same).map(|known| known.2.clone())
     }
 
@@ -74,7 +75,10 @@ impl Host {
     /// Returns the names of all name routers.
     fn name_routers(&self) -> Vec<String> {
         let nodes = self.engine.graph().nodes.iter();
-        nodes.filter(|node| node.entry.name == "name_router").map(|node| node.name.clone()).collect()
+        nodes
+            .filter(|node| node.entry.name == "name_router")
+            .map(|node| node.name.clone())
+            .collect()
     }
 
     fn answer(&mut self, now: Timestamp, node: &str, command: Packet) {
@@ -181,7 +185,9 @@ fn rib_command(
     }
     let (verb, parameters) = match request {
         Request::Command {
-            verb: verb @ (Verb::RibRegister | Verb::RibUnregister), parameters, ..
+            verb: verb @ (Verb::RibRegister | Verb::RibUnregister),
+            parameters,
+            ..
         } => (verb, parameters),
         Request::Dataset { .. } | Request::Events { .. } => return Err(None),
         _ => return refuse(501, "a service supports only rib/register and rib/unregister"),
@@ -191,9 +197,8 @@ fn rib_command(
     };
     let mut components = prefix.as_ref().components();
     let first = [components.next(), components.next()];
-    let is_reserved = |scope: &[u8]| {
-        first == [Some(Component::generic(scope)), Some(Component::generic(b"nfd"))]
-    };
+    let is_reserved =
+        |scope: &[u8]| first == [Some(Component::generic(scope)), Some(Component::generic(b"nfd"))];
     if is_reserved(b"localhost") || is_reserved(b"localhop") {
         return refuse(403, "this prefix belongs to management: register another one");
     }

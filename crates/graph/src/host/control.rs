@@ -75,9 +75,13 @@ impl Handle {
     ) -> Result<Option<R>, HostError> {
         let node = node.to_owned();
         self.call(move |host, now| {
-            host.engine.with::<E, R>(&node, now, &mut host.pool, &mut host.out, |element, context| {
-                change(element, now, context)
-            })
+            host.engine.with::<E, R>(
+                &node,
+                now,
+                &mut host.pool,
+                &mut host.out,
+                |element, context| change(element, now, context),
+            )
         })
     }
 
@@ -222,9 +226,8 @@ impl Host {
             return Err(RouteError::OldVersion(version, current));
         }
         let faces = &self.engine.graph().faces;
-        let unknown = routes.costs.keys().find(|(_, link)| {
-            !faces.iter().any(|face| face.name == *link)
-        });
+        let unknown =
+            routes.costs.keys().find(|(_, link)| !faces.iter().any(|face| face.name == *link));
         if let Some((_, link)) = unknown {
             let error = RouteError::NoLink(link.clone());
             self.restore_routes(now, node, before);
@@ -247,13 +250,9 @@ impl Host {
     }
 
     fn restore_routes(&mut self, now: Timestamp, node: &str, routes: ControlRoutes) {
-        self.engine.with::<NameRouter, _>(
-            node,
-            now,
-            &mut self.pool,
-            &mut self.out,
-            |router, _| router.set_control_routes(routes),
-        );
+        self.engine.with::<NameRouter, _>(node, now, &mut self.pool, &mut self.out, |router, _| {
+            router.set_control_routes(routes)
+        });
     }
 
     fn resolve_routes(&mut self, now: Timestamp, node: &str) -> Result<(), RouteError> {

@@ -37,7 +37,9 @@ fn parse_name(uri: &str) -> Result<Name, ApiError> {
 /// `values` has the numbers of each: `pending` Interests, cached `packets` and `bytes`, `hits` and
 /// `misses`, registered routes, verified packets.
 #[utoipa::path(get, path = "/v1/elements", tag = "elements", operation_id = "list_elements", responses((status = 200, body = Vec<ServiceElement>), (status = 503, body = Problem)))]
-pub(super) async fn list(State(shared): State<Shared>) -> Result<Json<Vec<ServiceElement>>, ApiError> {
+pub(super) async fn list(
+    State(shared): State<Shared>,
+) -> Result<Json<Vec<ServiceElement>>, ApiError> {
     call(&shared.handle, Handle::elements).await.map(Json)
 }
 

@@ -112,9 +112,7 @@ async fn run(
             }
             sent_at = Instant::now();
         }
-        if events.len() < EVENTS_PER_PART
-            && timeout(POLL_INTERVAL, sender.closed()).await.is_ok()
-        {
+        if events.len() < EVENTS_PER_PART && timeout(POLL_INTERVAL, sender.closed()).await.is_ok() {
             return;
         }
     }

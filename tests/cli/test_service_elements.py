@@ -49,7 +49,8 @@ class ServiceControl(Services):
 
 class State(ServiceControl):
     def test_status_shows_version_processor_time_and_memory(self):
-        process = self.service("cs", "content_store", "--listen", f"unix://{self.near}")
+        ends = ["--listen", f"unix://{self.near}", "--to", f"next=unix://{self.folder}/none"]
+        process = self.service("content_store", "content_store", *ends)
         status = self.request("content_store", "GET /v1/service")
         self.assertRegex(status["version"], r"^namewire \d+\.")
         self.assertEqual(status["pid"], process.pid)
@@ -91,7 +92,7 @@ class State(ServiceControl):
         answer = self.start(router, "bench", "answer", "--json")
         self.assertTrue(answer.stdout.readline())
         args = ["--window", 1, "--packets", 3, "--lifetime", 300, "--json", "--seconds", 2]
-        self.nw("bench", "generate", "-s", f"unix://{self.near}", *args)
+        self.nw("bench", "generate", "-s", f"unix://{self.near}", *args, code=1)
         state = self.element("sv", "signature_verifier")
         self.assertGreater(state["values"]["invalid"], 0)
         failure = state["failures"][0]
@@ -131,8 +132,9 @@ class HandOver(ServiceControl):
     def test_packets_of_one_store_answer_from_the_other_meanwhile_forwarding_goes_on(self):
         router, content = self.router("producer"), os.urandom(2_000_000)
         old, new = self.store("old", router), self.store("new", router)
-        process, _ = self.put(router, "/t/file", content)
-        self.assertEqual(self.cat(old, "/t/file"), content)
+        process, ready = self.put(router, "/t/file", content)
+        name = ready["versioned"]
+        self.assertEqual(self.cat(old, name), content)
         answer = self.start(router, "bench", "answer", "--json")
         self.assertTrue(answer.stdout.readline())
         load = subprocess.Popen(
@@ -149,7 +151,7 @@ class HandOver(ServiceControl):
         process.kill()
         process.wait()
         router.end()
-        self.assertEqual(self.cat(new, "/t/file"), content)
+        self.assertEqual(self.cat(new, name), content)
 
     def test_slices_are_newest_first_bounded_and_complete(self):
         router, near = self.router("producer"), None
@@ -163,7 +165,7 @@ class HandOver(ServiceControl):
             part = self.request("cs", f"GET {path}?bytes=300{after}")
             self.assertLessEqual(len(part["packets"]), 6)
             wires = [base64.b64decode(packet["data"]) for packet in part["packets"]]
-            names += [int(re.search(rb"ping\x08.(\d+)", wire)[1]) for wire in wires]
+            names += [int(re.search(rb"ping\x08.(\d+)", wire, re.S)[1]) for wire in wires]
             if part["next"] is None:
                 break
             last, after = after, f"&after={part['next']}"
@@ -298,9 +300,9 @@ class Registration(ServiceControl):
         self.assertIn(b"NoRoute", server.communicate(timeout=TIMEOUT_S)[1])
 
     def test_rules_say_which_key_may_register_what(self):
-        home = Path(self.folder) / "keys"
-        self.nw("key", "generate", "--keys", home, "/site/alice")
-        anchor = self.nw("cert", "export", "--keys", home, "/site/alice").stdout.decode()
+        store = ["--store", Path(self.folder) / "keys"]
+        self.nw("key", "generate", "/site/alice", *store)
+        anchor = self.nw("cert", "export", "/site/alice", *store).stdout.decode()
         anchor = "".join(anchor.split())
         self.start_router(
             'commands=["localhost"]',
@@ -311,10 +313,13 @@ class Registration(ServiceControl):
         unsigned = self.serve("/site/alice/x")
         self.assertIn(b"refused", unsigned.communicate(timeout=TIMEOUT_S)[1])
         for prefix, is_allowed in (("/site/alice/x", True), ("/site/bob/x", False)):
-            server = self.serve(prefix, "--keys", home, "--identity", "/site/alice")
+            server = self.serve(prefix, "--key", "/site/alice", *store)
             line = server.stderr.readline()
             self.assertEqual(b"answering" in line, is_allowed, line)
-        self.assertEqual(self.registered(), ["/site/alice/x/ping"])
+        # Its certificate is served, too.
+        registered = self.registered()
+        self.assertIn("/site/alice/x/ping", registered)
+        self.assertFalse([name for name in registered if not name.startswith("/site/alice/")])
         failures = self.element("nr", "name_router")["failures"]
         self.assertEqual(len(failures), 2)
         self.assertIn("no rule allows", failures[-1]["reason"])

@@ -5,10 +5,11 @@
 
 use super::Host;
 use super::events::EventSubject;
+use crate::model::{Graph, Node};
 use nw_api::management::command::{self, Request, Root};
 use nw_api::management::{ControlParameters, ControlResponse, Verb, origin};
 use nw_api::service::ServiceEventKind;
-use nw_element_api::{FaceId, Packet, PacketFailure, Timestamp};
+use nw_element_api::{FaceId, Packet, PacketFailure, Timestamp, Value};
 use nw_elements::NameRouter;
 use nw_name::{Component, Name, NameRef};
 use nw_trust::{AuthorizationRequest, Clocks, PeerGroup, Requester};
@@ -41,6 +42,17 @@ impl Answers {
     }
 }
 
+/// Returns the name routers of a graph that hold commands for the host.
+pub(super) fn command_routers(graph: &Graph) -> Vec<String> {
+    let takes_commands = |node: &&Node| {
+        let mut parameters = node.parameters.0.iter();
+        let is_empty = |value: &Value| matches!(value, Value::List(list) if list.is_empty());
+        node.entry.name == "name_router"
+            && parameters.any(|(name, value)| name == "commands" && !is_empty(value))
+    };
+    graph.nodes.iter().filter(takes_commands).map(|node| node.name.clone()).collect()
+}
+
 /// A parsed command.
 struct RibCommand {
     verb: Verb,
@@ -53,32 +65,22 @@ struct RibCommand {
 impl Host {
     /// Answers the commands that name routers hold, and reports changes of registered routes.
     pub(super) fn process_commands(&mut self, now: Timestamp) {
-        if !self.has_name_router {
-            return;
-        }
-        for node in self.name_routers() {
+        let routers = core::mem::take(&mut self.command_routers);
+        for node in &routers {
             for _ in 0..COMMANDS_PER_TURN {
                 let taken = self.engine.with::<NameRouter, _>(
-                    &node,
+                    node,
                     now,
                     &mut self.pool,
                     &mut self.out,
                     |router, _| router.take_command(),
                 );
                 let Some(Some(command)) = taken else { break };
-                self.answer(now, &node, command);
+                self.answer(now, node, command);
             }
-            self.report_registrations(now, &node);
+            self.report_registrations(now, node);
         }
-    }
-
-    /// Returns the names of all name routers.
-    fn name_routers(&self) -> Vec<String> {
-        let nodes = self.engine.graph().nodes.iter();
-        nodes
-            .filter(|node| node.entry.name == "name_router")
-            .map(|node| node.name.clone())
-            .collect()
+        self.command_routers = routers;
     }
 
     fn answer(&mut self, now: Timestamp, node: &str, command: Packet) {

@@ -216,8 +216,8 @@ pub struct Host {
     given_start_unix_ms: u64,
     reported: ReportedFailures,
     answers: Answers,
-    /// Whether a name router may hold commands.
-    has_name_router: bool,
+    /// Name routers that hold commands for the host.
+    command_routers: Vec<String>,
     /// Whether the last change was complete when that was last reported.
     was_changing: bool,
 }
@@ -289,18 +289,12 @@ impl Host {
             given_start_unix_ms: start_unix_ms,
             reported: ReportedFailures::default(),
             answers: Answers::default(),
-            has_name_router: false,
+            command_routers: Vec::new(),
             was_changing: false,
         };
-        host.note_graph();
+        host.command_routers = commands::command_routers(host.engine.graph());
         host.open_all()?;
         Ok(host)
-    }
-
-    /// Records what the loop needs to know about the graph's elements.
-    fn note_graph(&mut self) {
-        let mut nodes = self.engine.graph().nodes.iter();
-        self.has_name_router = nodes.any(|node| node.entry.name == "name_router");
     }
 
     /// Returns the wall clock time at [`Timestamp::START`] in milliseconds since 1970.
@@ -767,7 +761,7 @@ impl Host {
         self.process_face_events(now);
         self.process_ended_faces(now);
         self.apply(now);
-        self.note_graph();
+        self.command_routers = commands::command_routers(self.engine.graph());
         self.log_event(now, ServiceEventKind::GraphChanged, EventSubject::default());
         self.was_changing = true;
         let crate::engine::ChangeSummary {

@@ -77,9 +77,7 @@ class InsertUnderLoad(Services):
             with self.subTest(order):
                 _, lost = self.lost_in_changes(order)
                 self.assertLessEqual(lost, lost_max)
-                self.until(
-                    lambda: not self.status("first")["changing"], "the old faces are closed"
-                )
+                self.until(lambda: not self.status("first")["changing"], "the old faces are closed")
                 self.assertEqual(len([x for x in self.links("first") if x["name"] == "next"]), 1)
 
 

@@ -123,7 +123,9 @@ class Erase(ServiceControl):
         self.assertEqual(self.cat(near, "/t/two"), content)
         self.assertGreaterEqual(self.values("cs", "content_store")["hits"], SEGMENTS)
         body = {"prefix": "/t", "packets_max": 5}
-        self.assertEqual(self.request("cs", "POST /v1/elements/content_store/erase", body)["erased"], 5)
+        self.assertEqual(
+            self.request("cs", "POST /v1/elements/content_store/erase", body)["erased"], 5
+        )
         self.request("cs", "POST /v1/elements/none/erase", {"prefix": "/t"}, code=404)
         self.request("cs", "POST /v1/elements/content_store/erase", {"prefix": "t"}, code=422)
 
@@ -165,7 +167,7 @@ class HandOver(ServiceControl):
             part = self.request("cs", f"GET {path}?bytes=300{after}")
             self.assertLessEqual(len(part["packets"]), 6)
             wires = [base64.b64decode(packet["data"]) for packet in part["packets"]]
-            names += [int(re.search(rb"ping\x08.(\d+)", wire, re.S)[1]) for wire in wires]
+            names += [int(re.search(rb"ping\x08.(\d+)", wire, re.DOTALL)[1]) for wire in wires]
             if part["next"] is None:
                 break
             last, after = after, f"&after={part['next']}"
@@ -223,7 +225,10 @@ class Routes(ServiceControl):
         unknown = {"version": 6, "add": [{"prefix": "/q", "link": "none"}]}
         self.request("nr", f"POST {self.path}", unknown, code=404)
         self.assertEqual(self.routes(), [("/p", "up0", 0, "control")])
-        two = [{"prefix": "/p", "link": "up0", "cost": 9}, {"prefix": "/p", "link": "up1", "cost": 1}]
+        two = [
+            {"prefix": "/p", "link": "up0", "cost": 9},
+            {"prefix": "/p", "link": "up1", "cost": 1},
+        ]
         self.request("nr", f"PUT {self.path}", {"version": 6, "routes": two})
         before = self.packets_to("up1")
         self.assertEqual(self.ping("-c", 3, "-i", 1), (3, 3))
@@ -243,9 +248,7 @@ class Routes(ServiceControl):
         changed = Path(self.folder) / "changed.graph"
         changed.write_text(graph.replace("routes = []", 'routes = ["/q up1"]'))
         self.nw("service", "graph", "nr", "--set", changed)
-        self.assertEqual(
-            self.routes(), [("/p", "up0", 0, "control"), ("/q", "up1", 0, "graph")]
-        )
+        self.assertEqual(self.routes(), [("/p", "up0", 0, "control"), ("/q", "up1", 0, "graph")])
         self.assertEqual(self.ping("-c", 2, "-i", 1), (2, 2))
         self.producers[0].end()
         self.until(lambda: not self.link_is_up("up0"), "the link is down")

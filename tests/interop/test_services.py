@@ -2,15 +2,13 @@
 
 import asyncio
 
+from harness import Harness, Skipped, check, equal, test
 from ndn import types
 from ndn.app import NDNApp as OldApp
 from ndn.appv2 import NDNApp, pass_all
 from ndn.client_conf import default_face
 from ndn.security import DigestSha256Signer, KeychainDigest
-
-from harness import Harness, Skipped, check, equal, test
 from test_python_ndn import RunningApp
-
 
 # Alone, a name router finds the way back by PIT tokens, which producers must return. Behind a
 # backward router it is found by names, so that clients without PIT tokens work as well.

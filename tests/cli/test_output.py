@@ -136,7 +136,19 @@ SILENT = {
     },
     **{
         f"service {verb}": "needs a service"
-        for verb in ("drain", "graph", "links", "statistics", "status", "stop")
+        for verb in (
+            "drain",
+            "elements",
+            "erase",
+            "events",
+            "graph",
+            "hand-over",
+            "links",
+            "routes",
+            "statistics",
+            "status",
+            "stop",
+        )
     },
 }
 

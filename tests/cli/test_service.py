@@ -125,7 +125,7 @@ class SplitGraph(Services):
             self.assertEqual(self.nw("cat", "-s", f"unix://{self.near}", "/t/file").stdout, content)
         self.assertRegex(
             self.nw("service", "status", "cs").stdout.decode(),
-            r"^cs: running for \d+ s\n  received [1-9]\d* Interests, [1-9]\d* Data",
+            r"^cs: running for \d+ s\n  process .* MiB\n  received [1-9]\d* Interests, [1-9]\d* Data",
         )
         links = {link["name"]: link for link in self.links("br")}
         self.assertEqual(set(links), {"to_pd", "to_cs", "to_nr"})

@@ -26,6 +26,7 @@ MODULES = (
     "test_python_ndn",
     "test_management",
     "test_node",
+    "test_services",
     "test_java",
     "test_files",
     "test_keys",

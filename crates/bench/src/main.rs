@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
 use nw_bench::{
-    balancer, cluster, control, endpoints, forward, idle, relay, report, services, shards, sim,
-    table_rows, transfer, udp_baseline, verify, veth,
+    balancer, cluster, control, endpoints, forward, idle, insert, relay, report, services, shards,
+    sim, table_rows, transfer, udp_baseline, verify, veth,
 };
 use nw_name::Name;
 use nw_traffic::machine::Machine;
@@ -145,6 +145,7 @@ const ROWS: &[&str] = &[
     "service/signature_verifier_rsa/8192",
     "service/signature_verifier_ecdsa/8192",
     "service/content_store_hit/8192",
+    "manager/insert",
     "control/batch",
     "control/management",
     "control/pause",
@@ -246,6 +247,7 @@ fn run(
             Some("shards") => shards::run(row)?,
             Some("transfer") => transfer::run(row)?,
             Some("chain4" | "service") => services::run(row)?,
+            Some("manager") => insert::run()?,
             Some("idle") => idle::run()?,
             Some("cluster") => cluster::run(row)?,
             Some("sim") => sim::run(row)?,

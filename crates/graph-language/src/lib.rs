@@ -12,6 +12,7 @@
 pub mod check;
 pub mod draw;
 pub mod help;
+pub mod labels;
 pub mod language;
 pub mod model;
 mod problem;

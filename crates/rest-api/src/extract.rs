@@ -72,8 +72,19 @@ impl<'de> Visitor<'de> for Fields {
     }
 }
 
-/// Converts a whole number with a fraction or an exponent to an integer.
+/// Converts whole numbers with a fraction or an exponent to integers.
 fn to_integer(value: Value) -> Value {
+    match value {
+        Value::Array(items) => Value::Array(items.into_iter().map(to_integer).collect()),
+        Value::Object(fields) => {
+            let converted = fields.into_iter().map(|(name, value)| (name, to_integer(value)));
+            Value::Object(converted.collect())
+        }
+        number => to_integer_number(number),
+    }
+}
+
+fn to_integer_number(value: Value) -> Value {
     const LIMIT: f64 = 18_446_744_073_709_551_616.0;
     match value.as_f64() {
         Some(number)

@@ -7,6 +7,7 @@
 use nw_element_api::{FaceInfo, Kind, LinkType, Scope};
 use nw_faces::uri::UNIX_PATH_LEN_MAX;
 use nw_graph::check::check;
+use nw_graph::labels;
 use nw_graph::model::ALL_KINDS;
 use nw_graph::{Connection, Face, Graph, Position, Source, Target};
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,6 +78,13 @@ pub fn partition(
                 services[*low].0, services[*high].0
             ));
         }
+    }
+    if let Some(chain) = labels::overflowing_chain(graph, &placement.nodes) {
+        let names: Vec<&str> = chain.iter().map(|service| services[*service].0.as_str()).collect();
+        errors.push(format!(
+            "an Interest that passes {} needs more return labels than its token has space for: put some of these services into one, or an element that tracks pending Interests (backward_router) between them",
+            names.join(", ")
+        ));
     }
     if !errors.is_empty() {
         return Err(PartitionError(errors));

@@ -99,3 +99,24 @@ fn partition_links_have_requested_kind() {
         GraphFile::read("shared", shared).unwrap_or_else(|problems| panic!("{shared}\n{problems}"));
     }
 }
+
+/// Seven services without pending Interests in a row: the seventh label does not fit.
+#[test]
+fn partition_with_too_many_return_labels_is_refused() {
+    let names: Vec<String> = (0..7).map(|number| format!("c{number}")).collect();
+    let mut text = "face near listens unix:///tmp/near\nface far = unix:///tmp/far\n".to_owned();
+    names.iter().for_each(|name| text += &format!("{name} = counter\n"));
+    text += &format!("near -> {} -> far\nfar -> near\n", names.join(" -> "));
+    let file = GraphFile::read("row", &text).unwrap_or_else(|problems| panic!("{problems}"));
+    let each: Vec<(String, Vec<String>)> =
+        names.iter().map(|name| (name.clone(), vec![name.clone()])).collect();
+    let split = |services: &[(String, Vec<String>)]| {
+        partition(&file.graph, services, Path::new("/run/nw"), LinkKind::Unix)
+    };
+    let message = split(&each).expect_err("seven labels").to_string();
+    assert!(message.contains("c0, c1, c2, c3, c4, c5, c6 needs more return labels"), "{message}");
+    let mut six = each.clone();
+    let (_, last) = six.pop().unwrap();
+    six[5].1.extend(last);
+    assert!(split(&six).is_ok(), "six labels fit");
+}

@@ -58,7 +58,8 @@ use crate::scope::Scopes;
 use crate::strategy::{DISCOVERY_FACES_MAX, Decisions, Strategies, StrategyState, WANTS_TIMER};
 use announcements::Announcements;
 use nw_element_api::{
-    Context, Element, FaceId, FaceInfo, Meta, Packet, Peer, Pool, Prediction, Timestamp,
+    Context, Element, ElementStatus, FaceId, FaceInfo, Meta, Packet, Peer, Pool, Prediction,
+    Timestamp,
 };
 use nw_name::{HashKey, Name};
 use nw_tables::FaceTable;
@@ -365,6 +366,17 @@ impl Element for Router {
 
     fn is_idle(&self) -> bool {
         self.pit.is_empty()
+    }
+
+    fn status(&self) -> ElementStatus {
+        let counters = self.counters();
+        let values = vec![
+            ("pending", self.pit.len() as u64),
+            ("prefixes", self.fib.len() as u64),
+            ("satisfied", counters.satisfied),
+            ("unsatisfied", counters.unsatisfied),
+        ];
+        ElementStatus { values, ..ElementStatus::default() }
     }
 
     fn awaits_reply(&self, packet: &Packet, pool: &Pool) -> bool {

@@ -62,6 +62,7 @@ pub fn detach(packet: &Packet, pool: &mut Pool) -> bool {
 mod tests {
     use super::*;
     use nw_element_api::LinkFields;
+    use nw_graph_language::labels;
     use nw_name::HashKey;
 
     /// Returns the token that leaves, and the face and token restored from the reply.
@@ -80,6 +81,23 @@ mod tests {
         let result = detached.then(|| (sent, meta.egress, meta.link.token.as_bytes().to_vec()));
         pool.release(packet);
         result
+    }
+
+    /// The checker must know how many labels fit.
+    #[test]
+    fn attach_fits_as_often_as_the_checker_says() {
+        for token_len in 0..=32 {
+            let mut pool = Pool::new(HashKey::new([1; 4]), 4, 4);
+            let packet = pool.copy_of(b"\x06\x00").unwrap();
+            let meta = pool.meta_mut(&packet);
+            meta.link.token = Token::new(&vec![7; token_len]).unwrap();
+            meta.ingress = FaceId::from_bits(0x0102_0304);
+            let fitting = core::iter::from_fn(|| attach(meta).then_some(true)).count();
+            let checked =
+                |count| labels::labels_in_chain(core::iter::repeat_n(true, count), token_len);
+            assert_eq!((checked(fitting), checked(fitting + 1)), (Ok(fitting), Err(fitting)));
+            pool.release(packet);
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@
 mod eviction_prefetcher;
 mod hit_rate;
 mod insert_fast;
+mod listing;
 #[cfg(test)]
 mod model_tests;
 mod policy;
@@ -42,6 +43,7 @@ use crate::{InterestKey, Timestamp};
 use arrayvec::ArrayVec;
 use eviction_prefetcher::EvictionPrefetcher;
 use hit_rate::HitRateEwma;
+pub use listing::{ListedPacket, Listing};
 use nw_name::{HashKey, NameRef, PrefixHashes};
 use nw_wire::{PACKET_LEN_MAX, sha256};
 pub use policy::PolicyKind;

@@ -1,0 +1,414 @@
+"""The elements of running services over their control sockets: state, erasure, hand-over of cached
+packets, routes, registrations by faces, events."""
+
+import base64
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from command_line import NW, TIMEOUT_S
+from control_socket import http, until
+from test_service import Services
+
+CONTENT_BYTES = 400_000
+SEGMENTS = CONTENT_BYTES // 8000
+
+
+class ServiceControl(Services):
+    def control(self, name):
+        return Path(self.folder) / f"nw-service-{name}.sock"
+
+    def request(self, name, request, content=None, code=200):
+        body = b"" if content is None else json.dumps(content).encode()
+        status, answer = http(self.control(name), request, body)
+        self.assertEqual(status, code, answer)
+        return json.loads(answer) if answer else None
+
+    def element(self, name, element):
+        return self.request(name, f"GET /v1/elements/{element}")
+
+    def values(self, name, element):
+        return self.element(name, element)["values"]
+
+    def store(self, name, router, **parameters):
+        """Starts a content store before a router. Returns its address for consumers."""
+        near = Path(self.folder) / f"{name}.near"
+        given = [f"{key}={value}" for key, value in parameters.items()]
+        ends = ["--listen", f"unix://{near}", "--to", f"next=unix://{router.socket}"]
+        self.service(name, "content_store", *given, *ends, "--name", name)
+        return near
+
+    def cat(self, near, name):
+        return self.nw("cat", "-s", f"unix://{near}", name).stdout
+
+
+class State(ServiceControl):
+    def test_status_shows_version_processor_time_and_memory(self):
+        ends = ["--listen", f"unix://{self.near}", "--to", f"next=unix://{self.folder}/none"]
+        process = self.service("content_store", "content_store", *ends)
+        status = self.request("content_store", "GET /v1/service")
+        self.assertRegex(status["version"], r"^namewire \d+\.")
+        self.assertEqual(status["pid"], process.pid)
+        self.assertTrue(1 << 20 < status["resident_bytes"] < 1 << 30, status)
+
+        def cpu_s():
+            status = self.request("content_store", "GET /v1/service")
+            return status["cpu_user_s"] + status["cpu_system_s"]
+
+        before = cpu_s()
+        self.assertTrue(until(lambda: cpu_s() > before), "each request costs processor time")
+
+    def test_elements_show_pending_interests_hits_and_failures(self):
+        router = self.router("producer")
+        ends = ["--listen", f"unix://{self.near}", "--to", f"next=unix://{router.socket}"]
+        self.service("br", "backward_router", *ends, "--name", "br")
+        silent = socket.socket(socket.AF_UNIX)
+        self.addCleanup(silent.close)
+        # A producer that never answers.
+        server = subprocess.Popen(
+            [NW, "ping-server", "/p"], env=router.environment(), stderr=subprocess.PIPE
+        )
+        self.addCleanup(server.communicate)
+        self.addCleanup(server.kill)
+        self.assertIn(b"answering", server.stderr.readline())
+        server.send_signal(signal.SIGSTOP)
+        self.assertEqual(self.values("br", "backward_router")["pending"], 0)
+        silent.connect(str(self.near))
+        silent.sendall(bytes([5, 17, 7, 9, 8, 1, 112, 8, 4, 112, 105, 110, 103, 10, 4, 1, 2, 3, 4]))
+        self.assertTrue(until(lambda: self.values("br", "backward_router")["pending"] == 1))
+        self.assertFalse(self.element("br", "backward_router")["idle"])
+        self.request("br", "GET /v1/elements/none", code=404)
+        server.send_signal(signal.SIGCONT)
+
+    def test_verifier_names_failed_packets_and_reason(self):
+        router = self.router("producer")
+        ends = ["--listen", f"unix://{self.near}", "--to", f"next=unix://{router.socket}"]
+        self.service("sv", "signature_verifier", *ends, "--name", "sv")
+        answer = self.start(router, "bench", "answer", "--json")
+        self.assertTrue(answer.stdout.readline())
+        args = ["--window", 1, "--packets", 3, "--lifetime", 300, "--json", "--seconds", 2]
+        self.nw("bench", "generate", "-s", f"unix://{self.near}", *args, code=1)
+        state = self.element("sv", "signature_verifier")
+        self.assertGreater(state["values"]["invalid"], 0)
+        failure = state["failures"][0]
+        self.assertTrue(failure["name"].startswith("/bench/"), failure)
+        self.assertEqual((failure["link"], bool(failure["reason"])), ("next", True))
+        text = self.nw("service", "elements", "sv").stdout.decode()
+        self.assertIn(f"signature_verifier: {failure['name']} from next", text)
+        stream = EventStream(self.control("sv"))
+        self.addCleanup(stream.close)
+        event = stream.until("verification-failed")
+        self.assertTrue(event["name"].startswith("/bench/"), event)
+
+
+class Erase(ServiceControl):
+    def test_erase_removes_prefix_and_leaves_others(self):
+        router, content = self.router("producer"), os.urandom(CONTENT_BYTES)
+        near = self.store("cs", router)
+        for name in ("/t/one", "/t/two"):
+            self.put(router, name, content)
+            self.assertEqual(self.cat(near, name), content)
+        packets = self.values("cs", "content_store")["packets"]
+        self.assertGreater(packets, 2 * SEGMENTS)
+        text = self.nw("service", "erase", "cs", "/t/one").stdout.decode()
+        erased = int(re.match(r"erased (\d+) packets under /t/one", text)[1])
+        self.assertGreaterEqual(erased, SEGMENTS)
+        values = self.values("cs", "content_store")
+        self.assertEqual(values["packets"], packets - erased)
+        self.assertEqual(self.cat(near, "/t/two"), content)
+        self.assertGreaterEqual(self.values("cs", "content_store")["hits"], SEGMENTS)
+        body = {"prefix": "/t", "packets_max": 5}
+        self.assertEqual(
+            self.request("cs", "POST /v1/elements/content_store/erase", body)["erased"], 5
+        )
+        self.request("cs", "POST /v1/elements/none/erase", {"prefix": "/t"}, code=404)
+        self.request("cs", "POST /v1/elements/content_store/erase", {"prefix": "t"}, code=422)
+
+
+class HandOver(ServiceControl):
+    def test_packets_of_one_store_answer_from_the_other_meanwhile_forwarding_goes_on(self):
+        router, content = self.router("producer"), os.urandom(2_000_000)
+        old, new = self.store("old", router), self.store("new", router)
+        process, ready = self.put(router, "/t/file", content)
+        name = ready["versioned"]
+        self.assertEqual(self.cat(old, name), content)
+        answer = self.start(router, "bench", "answer", "--json")
+        self.assertTrue(answer.stdout.readline())
+        load = subprocess.Popen(
+            [NW, "bench", "generate", "-s", f"unix://{old}", "--seconds", "2", "--json"],
+            stdout=subprocess.PIPE,
+        )
+        self.addCleanup(load.kill)
+        time.sleep(0.3)
+        text = self.nw("service", "hand-over", "old", "new").stdout.decode()
+        stored = int(re.match(r"(\d+) packets stored", text)[1])
+        self.assertGreaterEqual(stored, len(content) // 8800)
+        self.assertEqual(json.loads(load.communicate(timeout=TIMEOUT_S)[0])["lost"], 0)
+        # The producer is gone: only the new store can answer.
+        process.kill()
+        process.wait()
+        router.end()
+        self.assertEqual(self.cat(new, name), content)
+
+    def test_slices_are_newest_first_bounded_and_complete(self):
+        router, near = self.router("producer"), None
+        near = self.store("cs", router)
+        server = self.start(router, "ping-server", "/p")
+        self.assertIn(b"answering", server.stderr.readline())
+        self.nw("ping", "/p", "-s", f"unix://{near}", "-c", 20, "-i", 1)
+        path = "/v1/elements/content_store/packets"
+        names, after = [], ""
+        while True:
+            part = self.request("cs", f"GET {path}?bytes=300{after}")
+            self.assertLessEqual(len(part["packets"]), 6)
+            wires = [base64.b64decode(packet["data"]) for packet in part["packets"]]
+            names += [int(re.search(rb"ping\x08.(\d+)", wire, re.DOTALL)[1]) for wire in wires]
+            if part["next"] is None:
+                break
+            last, after = after, f"&after={part['next']}"
+        self.assertEqual(len(names), 20)
+        self.assertEqual(names, sorted(names, reverse=True))
+        self.request("cs", f"GET {path}?bytes=300{last}", code=404)
+        self.request("cs", f"GET {path}?bytes=0", code=400)
+        self.request("cs", "GET /v1/elements/none/packets", code=404)
+
+    def test_import_refuses_what_is_no_data_and_evicts_nothing(self):
+        router = self.router("producer")
+        near = self.store("cs", router, packets=8)
+        server = self.start(router, "ping-server", "/p")
+        self.assertIn(b"answering", server.stderr.readline())
+        self.nw("ping", "/p", "-s", f"unix://{near}", "-c", 5, "-i", 1)
+        path = "/v1/elements/content_store/packets"
+        known = self.request("cs", f"GET {path}")["packets"]
+        self.assertEqual(len(known), 5)
+        bad = [{"data": "no base64!"}, {"data": base64.b64encode(b"\x05\x00").decode()}]
+        result = self.request("cs", f"POST {path}", {"packets": known + bad})
+        self.assertEqual(result, {"stored": 0, "known": 5, "rejected": 2, "full": 0})
+        other = self.store("other", router, packets=3)
+        result = self.request("other", f"POST {path}", {"packets": known})
+        self.assertEqual(result, {"stored": 3, "known": 0, "rejected": 0, "full": 2})
+        self.assertTrue(other.exists())
+
+
+class Routes(ServiceControl):
+    def setUp(self):
+        super().setUp()
+        self.producers = [self.router(name) for name in ("one", "two")]
+        ends = ["--listen", f"unix://{self.near}"]
+        for number, router in enumerate(self.producers):
+            server = self.start(router, "ping-server", "/p")
+            self.assertIn(b"answering", server.stderr.readline())
+            ends += ["--to", f"up{number}=unix://{router.socket}"]
+        self.service("nr", "name_router", "routes=[]", *ends, "--name", "nr")
+        self.path = "/v1/elements/name_router/routes"
+
+    def routes(self):
+        routes = self.request("nr", f"GET {self.path}")["routes"]
+        return [(r["prefix"], r["link"], r["cost"], r["origin"]) for r in routes]
+
+    def test_routes_are_set_changed_and_removed_while_running(self):
+        self.assertEqual(self.ping("-c", 1, "--timeout", 500)[1], 0)
+        route = {"prefix": "/p", "link": "up0"}
+        change = {"version": 5, "add": [route]}
+        for _ in range(2):
+            answer = self.request("nr", f"POST {self.path}", change)
+            self.assertEqual(answer["version"], 5)
+        self.assertEqual(self.routes(), [("/p", "up0", 0, "control")])
+        self.assertEqual(self.ping("-c", 3, "-i", 1), (3, 3))
+        self.request("nr", f"POST {self.path}", {**change, "version": 4}, code=409)
+        self.request("nr", f"PUT {self.path}", {"version": 0, "routes": []}, code=422)
+        unknown = {"version": 6, "add": [{"prefix": "/q", "link": "none"}]}
+        self.request("nr", f"POST {self.path}", unknown, code=404)
+        self.assertEqual(self.routes(), [("/p", "up0", 0, "control")])
+        two = [
+            {"prefix": "/p", "link": "up0", "cost": 9},
+            {"prefix": "/p", "link": "up1", "cost": 1},
+        ]
+        self.request("nr", f"PUT {self.path}", {"version": 6, "routes": two})
+        before = self.packets_to("up1")
+        self.assertEqual(self.ping("-c", 3, "-i", 1), (3, 3))
+        self.assertGreater(self.packets_to("up1"), before, "the cheaper one is used")
+        self.request("nr", f"POST {self.path}", {"version": 7, "remove": two})
+        self.assertEqual(self.routes(), [])
+        self.assertEqual(self.ping("-c", 1, "--timeout", 500)[1], 0)
+
+    def packets_to(self, link):
+        links = {link["name"]: link for link in self.links("nr")}
+        return links[link]["sent"][0]
+
+    def test_routes_of_control_survive_a_lost_link_and_a_changed_graph(self):
+        route = {"prefix": "/p", "link": "up0"}
+        self.request("nr", f"PUT {self.path}", {"version": 1, "routes": [route]})
+        graph = self.nw("service", "graph", "nr").stdout.decode()
+        changed = Path(self.folder) / "changed.graph"
+        changed.write_text(graph.replace("routes = []", 'routes = ["/q up1"]'))
+        self.nw("service", "graph", "nr", "--set", changed)
+        self.assertEqual(self.routes(), [("/p", "up0", 0, "control"), ("/q", "up1", 0, "graph")])
+        self.assertEqual(self.ping("-c", 2, "-i", 1), (2, 2))
+        self.producers[0].end()
+        self.until(lambda: not self.link_is_up("up0"), "the link is down")
+        self.assertEqual(self.routes()[0], ("/p", "up0", 0, "control"))
+
+    def link_is_up(self, name):
+        return any(link["name"] == name and link["up"] for link in self.links("nr"))
+
+
+class Registration(ServiceControl):
+    """Producers register with a name router as with any forwarder."""
+
+    def start_router(self, *parameters):
+        args = ["name_router", *parameters, "--listen", f"unix://{self.near}", "--name", "nr"]
+        return self.service("nr", *args)
+
+    def serve(self, prefix, *args):
+        server = subprocess.Popen(
+            [NW, "ping-server", prefix, "-s", f"unix://{self.near}", *map(str, args)],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+
+        def finish():
+            server.kill()
+            server.communicate()
+
+        self.addCleanup(finish)
+        return server
+
+    def registered(self):
+        routes = self.request("nr", "GET /v1/elements/name_router/routes")["routes"]
+        return [route["prefix"] for route in routes if route["origin"] == "registration"]
+
+    def test_producer_registers_is_reached_and_its_route_goes_with_its_face(self):
+        self.start_router('commands=["localhost"]')
+        server = self.serve("/p")
+        self.assertIn(b"answering", server.stderr.readline())
+        self.assertEqual(self.registered(), ["/p/ping"])
+        self.assertEqual(self.ping("-c", 5, "-i", 1), (5, 5))
+        server.kill()
+        server.wait()
+        self.until(lambda: self.registered() == [], "the route is gone")
+        stream = EventStream(self.control("nr"))
+        self.addCleanup(stream.close)
+        self.assertEqual(stream.until("route-registered")["name"], "/p/ping")
+        self.assertEqual(stream.until("route-unregistered")["name"], "/p/ping")
+
+    def test_without_commands_a_registration_is_refused(self):
+        self.start_router()
+        server = self.serve("/p")
+        self.assertIn(b"NoRoute", server.communicate(timeout=TIMEOUT_S)[1])
+
+    def test_rules_say_which_key_may_register_what(self):
+        store = ["--store", Path(self.folder) / "keys"]
+        self.nw("key", "generate", "/site/alice", *store)
+        anchor = self.nw("cert", "export", "/site/alice", *store).stdout.decode()
+        anchor = "".join(anchor.split())
+        self.start_router(
+            'commands=["localhost"]',
+            "command_unverified=nowhere",
+            f'command_anchors=["{anchor}"]',
+            'command_rules=["/site/<who>/<..> by /site/<who>/KEY/<_>"]',
+        )
+        unsigned = self.serve("/site/alice/x")
+        self.assertIn(b"refused", unsigned.communicate(timeout=TIMEOUT_S)[1])
+        for prefix, is_allowed in (("/site/alice/x", True), ("/site/bob/x", False)):
+            server = self.serve(prefix, "--key", "/site/alice", *store)
+            line = server.stderr.readline()
+            self.assertEqual(b"answering" in line, is_allowed, line)
+        # Its certificate is served, too.
+        registered = self.registered()
+        self.assertIn("/site/alice/x/ping", registered)
+        self.assertFalse([name for name in registered if not name.startswith("/site/alice/")])
+        failures = self.element("nr", "name_router")["failures"]
+        self.assertEqual(len(failures), 2)
+        self.assertIn("no rule allows", failures[-1]["reason"])
+
+
+class EventStream:
+    """Reads Server-Sent Events from a control socket."""
+
+    def __init__(self, path, last_id=None):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(TIMEOUT_S)
+        self.socket.connect(str(path))
+        field = f"Last-Event-ID: {last_id}\r\n" if last_id else ""
+        self.socket.sendall(f"GET /v1/events HTTP/1.0\r\nHost: x\r\n{field}\r\n".encode())
+        self.lines = self.socket.makefile("r")
+        self.head = [line for line in iter(lambda: self.lines.readline().strip(), "")]
+        self.last_id = None
+
+    def close(self):
+        self.lines.close()
+        self.socket.close()
+
+    def next(self):
+        fields = {}
+        while True:
+            line = self.lines.readline()
+            if not line:
+                return None
+            name, _, value = line.rstrip("\n").partition(": ")
+            if name:
+                fields[name] = value
+            elif "data" in fields:
+                self.last_id = fields["id"]
+                event = json.loads(fields["data"])
+                assert event["kind"] == fields["event"], fields
+                return event
+
+    def until(self, kind):
+        while True:
+            event = self.next()
+            if event is None or event["kind"] == kind:
+                return event
+
+
+class Events(ServiceControl):
+    def setUp(self):
+        super().setUp()
+        self.producer_router = self.router("producer")
+        self.near = self.store("cs", self.producer_router)
+
+    def stream(self, last_id=None):
+        stream = EventStream(self.control("cs"), last_id)
+        self.addCleanup(stream.close)
+        return stream
+
+    def test_events_are_numbered_and_resumed_where_they_ended(self):
+        stream = self.stream()
+        self.assertIn("200", stream.head[0])
+        first = stream.next()
+        self.assertEqual((first["number"], first["kind"], first["link"]), (1, "link-up", "next"))
+        graph = Path(self.folder) / "same.graph"
+        graph.write_text(self.nw("service", "graph", "cs").stdout.decode())
+        self.nw("service", "graph", "cs", "--set", graph)
+        changed = stream.until("graph-changed")
+        stream.close()
+        self.nw("service", "graph", "cs", "--set", graph)
+        resumed = self.stream(stream.last_id)
+        self.assertEqual(resumed.next()["number"], changed["number"] + 1)
+        resumed.until("graph-changed")
+        # After a restart numbers begin again: the reader learns that it may have missed some.
+        other = self.stream("1-7")
+        self.assertEqual(other.next()["kind"], "missed")
+        self.assertEqual(other.next()["number"], 1)
+        self.assertIn("400", self.stream("seven").head[0])
+
+    def test_lost_link_and_drain_are_events(self):
+        stream = self.stream()
+        self.producer_router.end()
+        self.assertEqual(stream.until("link-down")["link"], "next")
+        self.nw("service", "drain", "cs")
+        self.assertIsNotNone(stream.until("draining"))
+
+    def test_streams_are_bounded_and_do_not_keep_others_out(self):
+        streams = [self.stream() for _ in range(9)]
+        self.assertEqual([("200" in stream.head[0]) for stream in streams], [True] * 8 + [False])
+        self.assertIn("503", streams[-1].head[0])
+        self.request("cs", "GET /v1/service")
+        streams[0].close()
+        self.until(lambda: "200" in self.stream().head[0], "its place is free again")

@@ -405,6 +405,31 @@ class Events(ServiceControl):
         self.nw("service", "drain", "cs")
         self.assertIsNotNone(stream.until("draining"))
 
+    def test_command_prints_events(self):
+        process = subprocess.Popen(
+            [NW, "service", "events", "cs", "--json"], stdout=subprocess.PIPE, text=True
+        )
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        event = json.loads(process.stdout.readline())
+        self.assertEqual((event["kind"], event["link"]), ("link-up", "next"))
+        self.nw("service", "stop", "cs")
+        self.assertEqual(process.wait(TIMEOUT_S), 0)
+        self.refused("events", "cs", "--after", "x", code=4)
+
+    def test_reader_that_does_not_read_is_cut(self):
+        first = self.stream()
+        start_ms = first.next()["start_ms"]
+        # From here on it is not read. Enough events fill the buffers of its connection.
+        body = json.dumps(self.request("cs", "GET /v1/graph")).encode()
+        for _ in range(900):
+            self.assertEqual(http(self.control("cs"), "PUT /v1/graph", body)[0], 200)
+        others = [self.stream(f"{start_ms}-{10**9}") for _ in range(7)]
+        self.assertTrue(all("200" in stream.head[0] for stream in others))
+        self.assertIn("503", self.stream().head[0])
+        end = until(lambda: "200" in self.stream(f"{start_ms}-{10**9}").head[0], timeout_s=20)
+        self.assertTrue(end, "the place of the reader that does not read becomes free")
+
     def test_streams_are_bounded_and_do_not_keep_others_out(self):
         streams = [self.stream() for _ in range(9)]
         self.assertEqual([("200" in stream.head[0]) for stream in streams], [True] * 8 + [False])

@@ -79,6 +79,15 @@ class InsertUnderLoad(Services):
                 self.assertLessEqual(lost, lost_max)
                 self.until(lambda: not self.status("first")["changing"], "the old faces are closed")
                 self.assertEqual(len([x for x in self.links("first") if x["name"] == "next"]), 1)
+                self.assertLess(self.cpu_s_while_idle(), 0.25)
+
+    def cpu_s_while_idle(self):
+        """Returns the seconds of processor time that the first service uses in one second."""
+        before = self.status("first")
+        time.sleep(1)
+        after = self.status("first")
+        names = ("cpu_user_s", "cpu_system_s")
+        return sum(after[name] - before[name] for name in names)
 
 
 if __name__ == "__main__":

@@ -327,6 +327,41 @@ class Registration(ServiceControl):
         self.assertEqual(len(failures), 2)
         self.assertIn("no rule allows", failures[-1]["reason"])
 
+    def test_missing_certificate_is_wanted_and_accepted_when_control_gives_it(self):
+        store = ["--store", Path(self.folder) / "keys"]
+        for identity in ("/site", "/site/alice"):
+            self.nw("key", "generate", identity, *store)
+        request = self.nw("cert", "request", "/site/alice", *store).stdout
+        sign = ["cert", "sign", "-", "--signer", "/site", "--issuer", "boss", *store]
+        certificate = self.nw(*sign, stdin=request).stdout
+        path = Path(self.folder) / "alice.cert"
+        path.write_bytes(certificate)
+        self.nw("cert", "install", path, *store)
+        base64_of = lambda output: "".join(output.decode().split())
+        anchor = base64_of(self.nw("cert", "export", "/site", *store).stdout)
+        self.start_router(
+            'commands=["localhost"]',
+            "command_unverified=nowhere",
+            f'command_anchors=["{anchor}"]',
+            'command_rules=["/site/<who>/<..> by /site/<who>/KEY/<_>"]',
+        )
+        refused = self.serve("/site/alice/x", "--key", "/site/alice", *store)
+        self.assertIn(b"certificate", refused.communicate(timeout=TIMEOUT_S)[1])
+        wanted = self.element("nr", "name_router")["wanted_certificates"]
+        self.assertEqual(len(wanted), 1)
+        self.assertTrue(wanted[0].startswith("/site/alice/KEY/"), wanted)
+        stream = EventStream(self.control("nr"))
+        self.addCleanup(stream.close)
+        self.assertEqual(stream.until("certificate-wanted")["name"], wanted[0])
+        graph = self.request("nr", "GET /v1/graph")["graph"]
+        given = f'command_certificates = ["{base64_of(certificate)}"]'
+        changed = graph.replace("command_unverified", f"{given}, command_unverified")
+        self.request("nr", "PUT /v1/graph", {"graph": changed})
+        self.assertEqual(self.element("nr", "name_router")["wanted_certificates"], [])
+        server = self.serve("/site/alice/x", "--key", "/site/alice", *store)
+        self.assertIn(b"answering", server.stderr.readline())
+        self.assertIn("/site/alice/x/ping", self.registered())
+
 
 class EventStream:
     """Reads Server-Sent Events from a control socket."""
@@ -404,6 +439,31 @@ class Events(ServiceControl):
         self.assertEqual(stream.until("link-down")["link"], "next")
         self.nw("service", "drain", "cs")
         self.assertIsNotNone(stream.until("draining"))
+
+    def test_command_prints_events(self):
+        process = subprocess.Popen(
+            [NW, "service", "events", "cs", "--json"], stdout=subprocess.PIPE, text=True
+        )
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        event = json.loads(process.stdout.readline())
+        self.assertEqual((event["kind"], event["link"]), ("link-up", "next"))
+        self.nw("service", "stop", "cs")
+        self.assertEqual(process.wait(TIMEOUT_S), 0)
+        self.refused("events", "cs", "--after", "x", code=4)
+
+    def test_reader_that_does_not_read_is_cut(self):
+        first = self.stream()
+        start_ms = first.next()["start_ms"]
+        # From here on it is not read. Enough events fill the buffers of its connection.
+        body = json.dumps(self.request("cs", "GET /v1/graph")).encode()
+        for _ in range(900):
+            self.assertEqual(http(self.control("cs"), "PUT /v1/graph", body)[0], 200)
+        others = [self.stream(f"{start_ms}-{10**9}") for _ in range(7)]
+        self.assertTrue(all("200" in stream.head[0] for stream in others))
+        self.assertIn("503", self.stream().head[0])
+        end = until(lambda: "200" in self.stream(f"{start_ms}-{10**9}").head[0], timeout_s=20)
+        self.assertTrue(end, "the place of the reader that does not read becomes free")
 
     def test_streams_are_bounded_and_do_not_keep_others_out(self):
         streams = [self.stream() for _ in range(9)]

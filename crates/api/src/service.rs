@@ -341,9 +341,9 @@ pub enum ServiceEventKind {
     ChangeCompleted,
     /// The service accepts no more Interests.
     Draining,
-    /// A face connected.
+    /// A face to a peer connected; consumers of a listener are not reported.
     LinkUp,
-    /// A face lost its connection.
+    /// A face to a peer lost its connection.
     LinkDown,
     /// A packet or command failed verification; `detail` is the reason.
     VerificationFailed,

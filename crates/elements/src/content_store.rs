@@ -353,6 +353,7 @@ mod tests {
     use super::*;
     use nw_element_api::decode::decode;
     use nw_element_api::{DropCounters, Outbox};
+    use nw_tables::cs::Listing;
     use nw_wire::{DataBuilder, DigestSha256, InterestBuilder};
 
     const KEY: HashKey = HashKey::new([1, 2, 3, 4]);
@@ -398,5 +399,56 @@ mod tests {
             assert_eq!(port == Out::Miss, is_sure_miss || uri == "/none", "{uri}");
             pool.release(emitted);
         }
+    }
+
+    fn store_of(packets_max: usize) -> ContentStore {
+        ContentStore::new(KEY, CsConfig { packets_max, bytes_max: 1 << 16 })
+    }
+
+    fn fresh_data(uri: &str, freshness_ms: u32) -> Vec<u8> {
+        let name: nw_name::Name = uri.parse().unwrap();
+        let Ok(data) = DataBuilder::new(&name, b"x")
+            .freshness_ms(u64::from(freshness_ms))
+            .encode(&DigestSha256);
+        data
+    }
+
+    /// A packet stays fresh for what was left in the other store, and nothing is evicted for it.
+    #[test]
+    fn imported_packet_keeps_its_freshness_and_evicts_nothing() {
+        let mut pool = Pool::new(KEY, 4, 16);
+        let (mut old, mut new) = (store_of(4), store_of(2));
+        let at = Timestamp::from_millis;
+        for number in 0..3 {
+            let wire = fresh_data(&format!("/p/{number}"), 1000);
+            assert_eq!(old.import(at(0), &wire, 5000, &mut pool), Import::Stored);
+        }
+        let mut listing = Listing::default();
+        assert!(old.store().list_part(&mut listing));
+        listing.packets.sort_by_key(|packet| packet.age);
+        let exported: Vec<(Vec<u8>, u64)> = listing
+            .packets
+            .iter()
+            .map(|packet| old.export(at(400), packet.reference).unwrap())
+            .collect();
+        assert_eq!(exported[0], (fresh_data("/p/2", 1000), 600), "the newest one first");
+        let imports: Vec<Import> = exported
+            .iter()
+            .map(|(wire, fresh_ms)| new.import(at(9000), wire, *fresh_ms, &mut pool))
+            .collect();
+        assert_eq!(imports, [Import::Stored, Import::Stored, Import::Full]);
+        let mut listing = Listing::default();
+        new.store().list_part(&mut listing);
+        for packet in listing.packets {
+            assert_eq!(new.export(at(9500), packet.reference).unwrap().1, 100);
+        }
+        assert_eq!(new.store().counters().evictions, 0);
+        let mut spacious = store_of(4);
+        for bad in [&b"\x05\x00"[..], b"", b"\x06\x05\x07", &exported[0].0[..20]] {
+            assert_eq!(spacious.import(at(0), bad, 1, &mut pool), Import::Rejected);
+        }
+        assert_eq!(spacious.import(at(0), &exported[0].0, 1, &mut pool), Import::Stored);
+        assert_eq!(spacious.import(at(0), &exported[0].0, 1, &mut pool), Import::Known);
+        assert_eq!(pool.packets_in_use(), 0);
     }
 }

@@ -708,4 +708,76 @@ mod tests {
         assert_eq!(bench.drops.total(DropCause::DataFromWrongFace), 2);
         assert_eq!(bench.pool.packets_in_use(), 0);
     }
+
+    const REGISTER: &str = "/localhost/nfd/rib/register/h%00";
+
+    #[test]
+    fn command_is_held_for_the_host_and_its_reply_goes_to_the_sender() {
+        let mut bench = bench();
+        let local = |meta: &mut Meta| {
+            (meta.ingress, meta.ingress_local) = (face(304), true);
+            meta.link.token = nw_wire::Token::new(b"theirs").unwrap();
+        };
+        let take = |bench: &mut TestBench<NameRouter>| bench.element.take_command();
+        bench.process(In::Interest, &interest(REGISTER, 1), local);
+        assert!(take(&mut bench).is_none(), "commands are off");
+        bench.element.set_commands(true, true);
+        assert!(bench.process(In::Interest, &interest(REGISTER, 2), local).is_empty());
+        let command = take(&mut bench).unwrap();
+        let reply = data(REGISTER);
+        bench.with(|router, now, context| router.reply(now, command, Some(&reply), context));
+        let emitted = bench.emitted();
+        assert_eq!((ports(&emitted), emitted[0].egress), (vec!["data"], face(304)));
+        assert_eq!((&emitted[0].wire, emitted[0].link.token.as_bytes()), (&reply, &b"theirs"[..]));
+        // Other names of this scope are routed, and so are commands from other machines.
+        bench.process(In::Interest, &interest("/localhost/nfd/status", 3), local);
+        bench.process(In::Interest, &interest(REGISTER, 4), from(300));
+        assert!(take(&mut bench).is_none());
+        let localhop = interest("/localhop/nfd/rib/register/h%00", 5);
+        assert!(bench.process(In::Interest, &localhop, from(300)).is_empty());
+        let command = take(&mut bench).unwrap();
+        bench.with(|router, now, context| router.reply(now, command, None, context));
+        assert!(bench.emitted().is_empty());
+        assert_eq!((bench.drops.total(DropCause::Answered), bench.pool.packets_in_use()), (2, 0));
+    }
+
+    #[test]
+    fn held_commands_are_bounded_and_dropped_with_the_element() {
+        let mut bench = TestBench::with_packets(bench().element, 2 * COMMANDS_MAX);
+        bench.element.set_commands(true, false);
+        for number in 0..=COMMANDS_MAX as u32 {
+            let local = |meta: &mut Meta| meta.ingress_local = true;
+            assert!(bench.process(In::Interest, &interest(REGISTER, number), local).is_empty());
+        }
+        assert_eq!(bench.drops.total(DropCause::CommandsFull), 1);
+        bench.with(|router, _, context| router.drop_held(context));
+        assert_eq!(bench.drops.total(DropCause::Draining), COMMANDS_MAX as u64);
+        assert_eq!(bench.pool.packets_in_use(), 0);
+    }
+
+    #[test]
+    fn registered_route_is_used_beside_others_until_it_expires() {
+        let mut bench = bench();
+        let until = bench.now.plus_millis(100);
+        let hop = |link: &str, number, cost| SourcedHop {
+            origin: RouteOrigin::Graph,
+            link: link.to_owned(),
+            face: face(number),
+            cost,
+            until: Timestamp::NEVER,
+        };
+        bench.element.set_graph_routes([(name("/r"), hop("up", 302, 5))]).unwrap();
+        bench.element.register(&name("/r"), face(303), 1, until).unwrap();
+        let egress = |bench: &mut TestBench<NameRouter>| {
+            bench.process(In::Interest, &interest("/r/x", 1), from(300))[0].egress
+        };
+        assert_eq!(egress(&mut bench), face(303));
+        bench.advance_ms(101);
+        assert_eq!(egress(&mut bench), face(302));
+        assert_eq!(bench.element.take_registration_events().len(), 2);
+        bench.element.register(&name("/only"), face(303), 1, Timestamp::NEVER).unwrap();
+        bench.element.face_gone(bench.now, face(303));
+        let emitted = bench.process(In::Interest, &interest("/only", 1), from(300));
+        assert_eq!(ports(&emitted), ["nack"], "its route went with the face");
+    }
 }

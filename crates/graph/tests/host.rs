@@ -280,6 +280,43 @@ fn uri_changed_make_before_break_keeps_old_face_until_replies_arrived() {
     running.stop();
 }
 
+/// A reply by a face that the new graph does not have enters where those of the default face enter.
+#[test]
+fn face_renamed_make_before_break_replies_of_old_face_arrive() {
+    let mut running = Running::start("rename");
+    let (first, first_data) = exchange(b'a');
+    running.client.write_all(&first).unwrap();
+    read_packet(&mut running.producer);
+    let new_listener = UnixListener::bind(running.folder.join("far2")).unwrap();
+    let folder = running.folder.display();
+    let other = graph(&format!(
+        r#"
+face near listens unix://{folder}/near
+face other = unix://{folder}/far2 default
+pd = packet_dispatcher
+br = router(routes = ["/ other"])
+discard = sink
+faces -> pd.packet
+pd.interest -> br.interest -> faces
+pd.data -> br.data -> faces
+pd.nack -> br.nack -> faces
+br.route_event -> discard
+"#
+    ));
+    running.handle.change(other, ChangeMode::MakeBeforeBreak).unwrap();
+    let (mut new_producer, _) = new_listener.accept().unwrap();
+    new_producer.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let (second, second_data) = exchange(b'b');
+    running.client.write_all(&second).unwrap();
+    assert_eq!(letter(&read_packet(&mut new_producer)), b'b');
+    running.producer.write_all(&first_data).unwrap();
+    assert_eq!(read_packet(&mut running.client), first_data);
+    new_producer.write_all(&second_data).unwrap();
+    assert_eq!(read_packet(&mut running.client), second_data);
+    assert!(read_packet(&mut running.producer).is_empty(), "the old face is closed");
+    running.stop();
+}
+
 #[test]
 fn uri_changed_buffer_holds_interests_until_replies_arrived() {
     let mut running = Running::start("uri-buffer");

@@ -51,8 +51,11 @@ pub(super) struct ClosingFaces {
 impl ClosingFaces {
     /// Adds faces that had this name. With [`ChangeMode::Drop`] they are closed at the next check.
     pub fn add(&mut self, now: Timestamp, name: &str, ids: Vec<FaceId>, mode: ChangeMode) {
+        if ids.is_empty() {
+            return;
+        }
         let stay = if mode == ChangeMode::Drop { Duration::ZERO } else { CLOSING_MAX };
-        self.is_holding |= mode == ChangeMode::Buffer && !ids.is_empty();
+        self.is_holding |= mode == ChangeMode::Buffer;
         self.faces.extend(ids.into_iter().map(|id| ClosingFace {
             id,
             name: name.to_owned(),

@@ -78,9 +78,9 @@ impl Host {
                 let Some(Some(command)) = taken else { break };
                 self.answer(now, node, command);
             }
-            self.report_registrations(now, node);
         }
         self.command_routers = routers;
+        self.report_registrations(now, None);
     }
 
     fn answer(&mut self, now: Timestamp, node: &str, command: Packet) {
@@ -117,7 +117,9 @@ impl Host {
         let (root, request) = command::parse(interest)?;
         let command = match rib_command(now, root, request, ingress, is_local) {
             Ok(command) => command,
-            Err(response) => return response,
+            Err(refusal) => {
+                return refusal.map(|(code, text)| ControlResponse::refuse(code, text));
+            }
         };
         let request = AuthorizationRequest {
             interest,
@@ -149,7 +151,21 @@ impl Host {
         )?
     }
 
-    fn report_registrations(&mut self, now: Timestamp, node: &str) {
+    /// Logs changes of registered routes. `ended` is a face that just ended, and its name.
+    pub(super) fn report_registrations(&mut self, now: Timestamp, ended: Option<(FaceId, String)>) {
+        let routers = core::mem::take(&mut self.command_routers);
+        for node in &routers {
+            self.report_registrations_of(now, node, ended.as_ref());
+        }
+        self.command_routers = routers;
+    }
+
+    fn report_registrations_of(
+        &mut self,
+        now: Timestamp,
+        node: &str,
+        ended: Option<&(FaceId, String)>,
+    ) {
         let events = self.engine.with::<NameRouter, _>(
             node,
             now,
@@ -162,9 +178,11 @@ impl Host {
                 true => ServiceEventKind::RouteRegistered,
                 false => ServiceEventKind::RouteUnregistered,
             };
+            let ended = ended.filter(|(face, _)| *face == event.face);
+            let link = ended.map(|(_, name)| name.clone()).or_else(|| self.link_name(event.face));
             let subject = EventSubject {
                 element: Some(node.to_owned()),
-                link: self.link_name(event.face),
+                link,
                 name: Some(event.prefix.to_string()),
                 detail: Some(format!("face {}", event.face.number())),
             };
@@ -173,15 +191,18 @@ impl Host {
     }
 }
 
-/// Checks a request. The error is the answer; `None`: it gets none.
+/// Code and text of an answer; `None`: the command gets none.
+type CommandRefusal = Option<(u64, &'static str)>;
+
+/// Checks a request.
 fn rib_command(
     now: Timestamp,
     root: Root,
     request: Request<'_>,
     ingress: FaceId,
     is_local: bool,
-) -> Result<RibCommand, Option<ControlResponse>> {
-    let refuse = |code, text: &str| Err(Some(ControlResponse::refuse(code, text)));
+) -> Result<RibCommand, CommandRefusal> {
+    let refuse = |code, text| Err(Some((code, text)));
     if root == Root::Localhost && !is_local {
         return Err(None);
     }

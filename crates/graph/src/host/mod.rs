@@ -10,6 +10,7 @@ mod commands;
 mod control;
 mod endpoints;
 mod events;
+mod face_events;
 mod report;
 mod worker_pool;
 
@@ -28,7 +29,7 @@ use endpoints::Endpoint;
 use events::EventSubject;
 use nw_api::service::ServiceEventKind;
 use nw_element_api::{DropCause, DropCounters, FaceId, Kind, Packet, Pool, Timestamp};
-use nw_faces::{CloseReason, FaceError, FaceEvent, FaceStatus, Faces, FacesConfig};
+use nw_faces::{CloseReason, FaceError, FaceStatus, Faces, FacesConfig};
 use nw_name::HashKey;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
@@ -554,89 +555,6 @@ impl Host {
         for packet in self.out.drain(..) {
             let egress = self.pool.meta(&packet).egress;
             self.faces.send(now, egress, packet, &mut self.pool);
-        }
-    }
-
-    /// Notifies the elements of new faces. Faces that ended wait for
-    /// [`process_ended_faces`](Self::process_ended_faces): what they received before is processed
-    /// first.
-    fn process_face_events(&mut self, now: Timestamp) {
-        let mut must_apply_routes = false;
-        let mut link_events = Vec::new();
-        for event in self.faces.events() {
-            match event {
-                FaceEvent::Created(status) => match self.endpoint_of(&status) {
-                    Some((at, is_accepted)) => {
-                        self.engine.add_face(status.id, status.info(), at, is_accepted);
-                        self.engine.set_peer(status.id, status.peer());
-                        self.endpoints[at].is_connecting = !is_accepted && !status.up;
-                        // Until the new face of a name is up, Interests leave by the old one.
-                        let name = &self.endpoints[at].name;
-                        if let Some(old) = self.closing.predecessor(name, is_accepted, status.up) {
-                            self.engine.set_peer_face(at, old);
-                        }
-                        if status.up {
-                            let name = self.endpoints[at].name.clone();
-                            link_events.push((ServiceEventKind::LinkUp, name));
-                        }
-                        must_apply_routes |=
-                            !is_accepted || self.engine.graph().faces[at].is_single_peer;
-                        tracing::debug!(face = self.endpoints[at].name, id = status.id.number(), uri = %status.uri, "face");
-                    }
-                    // Its listener belongs to a graph that was replaced.
-                    None => drop(self.faces.close(status.id, &mut self.pool)),
-                },
-                FaceEvent::Destroyed(status, reason) => self.ended_faces.push((status, reason)),
-                FaceEvent::Up(id) => {
-                    let at = self.endpoints.iter().position(|endpoint| endpoint.face == Some(id));
-                    if let Some(at) = at {
-                        self.endpoints[at].mark_up();
-                        let name = self.endpoints[at].name.clone();
-                        link_events.push((ServiceEventKind::LinkUp, name));
-                        self.engine.set_peer_face(at, id);
-                        must_apply_routes |= self.closing.has_name(&self.endpoints[at].name);
-                    }
-                }
-                FaceEvent::Down(id) => {
-                    self.endpoints
-                        .iter_mut()
-                        .filter(|endpoint| endpoint.face == Some(id))
-                        .for_each(|endpoint| {
-                            endpoint.mark_down();
-                            link_events.push((ServiceEventKind::LinkDown, endpoint.name.clone()));
-                        });
-                }
-            }
-        }
-        self.faces.take_last_packets(&mut self.batch);
-        for (kind, name) in link_events {
-            self.log_link_event(now, kind, &name);
-        }
-        if must_apply_routes {
-            self.apply(now);
-        }
-    }
-
-    /// Notifies the elements of faces that ended.
-    fn process_ended_faces(&mut self, now: Timestamp) {
-        let mut must_apply_routes = false;
-        for (status, reason) in core::mem::take(&mut self.ended_faces) {
-            tracing::debug!(id = status.id.number(), uri = %status.uri, %reason, "face ended");
-            if let Some(name) = self.name_of(&status).filter(|_| status.up) {
-                self.log_link_event(now, ServiceEventKind::LinkDown, &name);
-            }
-            self.engine.remove_face(now, status.id);
-            must_apply_routes |= self.engine.graph().faces.iter().any(|face| face.is_single_peer);
-            if let Some(endpoint) =
-                self.endpoints.iter_mut().find(|endpoint| endpoint.face == Some(status.id))
-            {
-                let retry_at = endpoint.mark_closed(now, &reason);
-                self.retry_at =
-                    Some(self.retry_at.map_or(retry_at, |earlier| earlier.min(retry_at)));
-            }
-        }
-        if must_apply_routes {
-            self.apply(now);
         }
     }
 

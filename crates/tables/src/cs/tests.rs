@@ -590,3 +590,25 @@ fn insert_full_store_reuses_entry_of_victim() {
     }
     assert_eq!(cs.counters().evictions, 1950);
 }
+
+#[test]
+fn listing_in_steps_finds_each_packet_with_its_age() {
+    let mut cs = store(5000, 5000 * BLOCK_LEN);
+    (0..5000).for_each(|number| drop(put(&mut cs, &format!("/p/{number}"))));
+    let (mut listing, mut steps) = (Listing::default(), 1);
+    while !cs.list_part(&mut listing) {
+        steps += 1;
+    }
+    assert!(steps > 1, "a step is bounded");
+    listing.packets.sort_by_key(|packet| packet.age);
+    let ages: Vec<u32> = listing.packets.iter().map(|packet| packet.age).collect();
+    assert_eq!(ages, (1..=5000).collect::<Vec<_>>());
+    let newest = listing.packets[0].reference;
+    let mut wire = vec![0; cs.wire_len(newest)];
+    cs.copy_wire(newest, &mut wire);
+    assert_eq!(wire, data(&name("/p/4999"), b"/p/4999"));
+    assert!(!cs.has_capacity_for(10));
+    cs.erase(name("/p/0").as_ref(), 1);
+    assert!(cs.has_capacity_for(10) && cs.has_capacity_for(BLOCK_LEN));
+    assert!(!cs.has_capacity_for(BLOCK_LEN + 1));
+}

@@ -10,7 +10,7 @@ const LAYERS: &[(u32, &[&str])] = &[
     (2, &["nw-tables", "nw-trust", "nw-slot-table"]),
     (3, &["nw-element-api", "nw-elements", "nw-graph-language", "nw-link", "nw-testkit"]),
     (4, &["nw-faces", "nw-kernel", "nw-api", "nw-control"]),
-    (5, &["nw-router", "nw-rest-api", "nw-graph", "nw-service"]),
+    (5, &["nw-router", "nw-pubsub-node", "nw-rest-api", "nw-graph", "nw-service"]),
     (
         6,
         &[

@@ -11,6 +11,7 @@ pub mod config;
 pub mod counters;
 pub mod management;
 pub mod pcapng;
+pub mod pubsub;
 pub mod report;
 pub mod rest;
 pub mod schema;

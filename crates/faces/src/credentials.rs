@@ -34,7 +34,11 @@ pub fn of_peer(socket: BorrowedFd<'_>) -> Option<Credentials> {
     };
     // A socket without credentials has user -1.
     let is_known = code == 0 && found.uid != u32::MAX;
-    is_known.then(|| Credentials { uid: found.uid, gid: found.gid, pid: u32::try_from(found.pid).unwrap_or(0) })
+    is_known.then(|| Credentials {
+        uid: found.uid,
+        gid: found.gid,
+        pid: u32::try_from(found.pid).unwrap_or(0),
+    })
 }
 
 #[cfg(test)]

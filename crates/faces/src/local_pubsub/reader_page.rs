@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! 0     waits u32: 0 no, 1 by futex, 2 by a message to its node
+//! 8     mail u32: counts messages that its node has sent it
 //! 64    slots × { cursor u64 | delivered u64 | lost u64 }, 64 bytes apart; one per ring
 //! ```
 
@@ -71,6 +72,17 @@ impl ReaderPage {
 
     fn waits(&self) -> &AtomicU32 {
         self.0.futex_word(0)
+    }
+
+    /// Returns a number that changes when the node has sent messages to the owner of this page.
+    pub fn mail(&self) -> u32 {
+        self.0.futex_word(8).load(Ordering::Acquire)
+    }
+
+    /// Reports messages to the owner of this page, and wakes it.
+    pub fn notify_mail(&self) {
+        self.0.futex_word(8).fetch_add(1, Ordering::Release);
+        let _ = self.wake();
     }
 
     /// Announces that this reader will wait. The caller then looks for records once more.

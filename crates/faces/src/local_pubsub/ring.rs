@@ -36,6 +36,8 @@ pub(super) const EARLIER_MARK_AT: usize = 200;
 pub const FIRST: u8 = 1;
 /// Flag: the last record of a publication.
 pub const LAST: u8 = 2;
+/// Flag: no publication; those up to the sequence number were lost before they reached the ring.
+pub const MISSING: u8 = 8;
 /// Flag: no publication, fills the end of the ring.
 pub(super) const PAD: u8 = 4;
 
@@ -126,7 +128,7 @@ pub struct RecordHeader {
     pub total_bytes: u64,
     /// Payload bytes of the publication before this record.
     pub offset: u64,
-    /// [`FIRST`], [`LAST`].
+    /// [`FIRST`], [`LAST`], [`MISSING`].
     pub flags: u8,
 }
 

@@ -5,8 +5,8 @@
 //! followed are those returned plus those reported as lost, exactly.
 
 use super::ring::{
-    EARLIER_MARK_AT, FIRST, HEAD_LEN, INTENT_AT, ITEM_LEN, ITEMS_AT, LAST, MAGIC, MAGIC_AT, PAD,
-    RECORD_LEN, RecordHeader, RingFault, RingSize, SIZE_AT, TAIL_AT,
+    EARLIER_MARK_AT, FIRST, HEAD_LEN, INTENT_AT, ITEM_LEN, ITEMS_AT, LAST, MAGIC, MAGIC_AT,
+    MISSING, PAD, RECORD_LEN, RecordHeader, RingFault, RingSize, SIZE_AT, TAIL_AT,
 };
 use crate::shm::memory::ReadOnlyMemory;
 use core::sync::atomic::{Ordering, fence};
@@ -86,8 +86,7 @@ impl RingReader {
         if !size.is_valid() {
             return Err(RingFault::Layout);
         }
-        let memory =
-            ReadOnlyMemory::map(file, size.memory_len()).map_err(|_| RingFault::Memory)?;
+        let memory = ReadOnlyMemory::map(file, size.memory_len()).map_err(|_| RingFault::Memory)?;
         let is_as_told = memory.load(MAGIC_AT, Ordering::Acquire) == MAGIC
             && memory.load(SIZE_AT, Ordering::Relaxed) == u64::from(size.bytes)
             && memory.load(ITEMS_AT, Ordering::Relaxed) == u64::from(size.items);
@@ -127,9 +126,10 @@ impl RingReader {
         self.memory.load(TAIL_AT, Ordering::Acquire)
     }
 
-    /// Ends following an item. Returns how many of its publications up to `last` were not read.
-    pub fn unfollow(&mut self, item: u32, last: u64) -> u64 {
-        self.items.remove(&item).map_or(0, |state| last.saturating_sub(state.last))
+    /// Ends following an item. Returns the sequence number up to which its publications are
+    /// accounted for. `None` if it was not followed.
+    pub fn unfollow(&mut self, item: u32) -> Option<u64> {
+        self.items.remove(&item).map(|state| state.last)
     }
 
     /// Returns the sequence number of an item's last publication; 0 if there was none. `None` for
@@ -181,23 +181,36 @@ impl RingReader {
         Ok(ReadEvent::Skipped)
     }
 
-    /// Reads the last publication of an item, if it is still in the ring. Returns its sequence
-    /// number and length. Publications up to it are then accounted for.
+    /// Reads the last publication of a followed item, if it is still in the ring. Returns its
+    /// sequence number and length. Publications up to it are then accounted for.
     pub fn read_last(&mut self, item: u32, buffer: &mut Vec<u8>) -> Option<(u64, usize)> {
-        let state = *self.items.get(&item)?;
+        let last = self.items.get(&item)?.last;
+        let found = self.peek_last(item, buffer)?;
+        self.items.insert(item, ItemState { last: found.0.max(last) });
+        Some(found)
+    }
+
+    /// Reads the last publication of an item, if it is still in the ring, and changes nothing
+    /// else. Returns its sequence number and length.
+    pub fn peek_last(&mut self, item: u32, buffer: &mut Vec<u8>) -> Option<(u64, usize)> {
+        if item >= self.size.items {
+            return None;
+        }
         let start = self.memory.load(self.item_at(item) + 8, Ordering::Acquire).checked_sub(1)?;
         let tail = self.memory.load(TAIL_AT, Ordering::Acquire);
         if tail.wrapping_sub(start) > u64::from(self.size.bytes) {
             return None;
         }
         let (resume, partial) = (self.cursor, self.partial.take());
+        let state = self.items.insert(item, ItemState { last: 0 });
         self.cursor = start;
-        self.items.insert(item, ItemState { last: 0 });
         let found = self.read_one(item, tail, buffer);
         self.cursor = resume;
         self.partial = partial;
-        let last = found.map_or(state.last, |(sequence, _)| sequence.max(state.last));
-        self.items.insert(item, ItemState { last });
+        match state {
+            Some(state) => self.items.insert(item, state),
+            None => self.items.remove(&item),
+        };
         found
     }
 
@@ -235,8 +248,8 @@ impl RingReader {
         }
         let header = RecordHeader::decode(&bytes);
         let len = header.record_len();
-        let is_within = offset as u64 + len <= u64::from(self.size.bytes)
-            && len <= tail.wrapping_sub(position);
+        let is_within =
+            offset as u64 + len <= u64::from(self.size.bytes) && len <= tail.wrapping_sub(position);
         if is_within { Ok(Some(header)) } else { Err(RingFault::Record) }
     }
 
@@ -262,6 +275,11 @@ impl RingReader {
             Some(state) if header.sequence > state.last => state.last,
             _ => return Ok(None),
         };
+        if header.flags & MISSING != 0 {
+            self.items.insert(header.item, ItemState { last: header.sequence });
+            let (item, lost) = (header.item, header.sequence - last);
+            return Ok(Some(ReadEvent::Lost { item, lost }));
+        }
         let Some(mut partial) = self.partial_for(&header) else { return Ok(None) };
         let end = partial.len + header.len as usize;
         if buffer.len() < end {
@@ -451,7 +469,19 @@ mod tests {
         publish(&mut writer, 1, 3, &[3; 40_000]);
         assert_eq!(late.read_last(1, &mut buffer), Some((3, 40_000)));
         assert_eq!(drain(&mut late), (vec![], 0), "not twice");
-        assert_eq!(late.unfollow(1, 5), 2);
+        assert_eq!(late.peek_last(1, &mut buffer), Some((3, 40_000)));
+        assert_eq!((late.unfollow(1), late.unfollow(1)), (Some(3), None));
+        assert_eq!(late.peek_last(1, &mut buffer), Some((3, 40_000)), "also without following");
+    }
+
+    #[test]
+    fn publications_missing_before_the_ring_are_told() {
+        let (mut writer, _file, mut reader) = ring();
+        publish(&mut writer, 1, 1, &[1; 10]);
+        let flags = MISSING | LAST;
+        writer.write(RecordHeader { item: 1, sequence: 4, flags, ..RecordHeader::default() }, &[]);
+        publish(&mut writer, 1, 5, &[5; 10]);
+        assert_eq!(drain(&mut reader), (vec![1, 5], 3));
     }
 
     #[test]

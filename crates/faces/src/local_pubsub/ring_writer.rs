@@ -101,10 +101,10 @@ impl RingWriter {
         }
     }
 
-    /// Clears an item's entry, before its number is used for another item.
-    pub fn reset_item(&self, item: u32) {
+    /// Sets an item's last sequence number, without a publication, before its number is used.
+    pub fn start_item(&self, item: u32, sequence: u64) {
         let at = HEAD_LEN + item as usize * ITEM_LEN;
-        self.memory.word(at).store(0, Ordering::Relaxed);
+        self.memory.word(at).store(sequence, Ordering::Relaxed);
         self.memory.word(at + 8).store(0, Ordering::Relaxed);
     }
 }

@@ -101,7 +101,8 @@ pub fn default_path(transport: Option<&str>) -> PathBuf {
     if let Some(configured) = transport::configured_unix() {
         return nw_api::config::pubsub_path_beside(&configured);
     }
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("nfd.sock"));
+    let runtime =
+        std::env::var_os("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("nfd.sock"));
     let places = runtime.into_iter().chain(transport::SOCKETS.iter().map(PathBuf::from));
     let places: Vec<PathBuf> =
         places.map(|path| nw_api::config::pubsub_path_beside(&path)).collect();
@@ -129,8 +130,8 @@ impl Connection {
     /// Connects and waits for the welcome.
     pub fn open(options: &PubSubOptions) -> Result<Self, PubSubError> {
         let path = options.path.clone();
-        let socket = UnixStream::connect(&path)
-            .map_err(|error| PubSubError::NoNode { path, error })?;
+        let socket =
+            UnixStream::connect(&path).map_err(|error| PubSubError::NoNode { path, error })?;
         let (page, file) = match options.shared_memory {
             true => {
                 let (page, file) = ReaderPage::create().map_err(PubSubError::Memory)?;
@@ -198,10 +199,7 @@ impl Connection {
     }
 
     /// Waits for a message that `choose` accepts, and keeps the others.
-    pub fn wait_for<T>(
-        &mut self,
-        choose: impl Fn(&Event) -> Option<T>,
-    ) -> Result<T, PubSubError> {
+    pub fn wait_for<T>(&mut self, choose: impl Fn(&Event) -> Option<T>) -> Result<T, PubSubError> {
         let deadline = Instant::now() + REPLY_TIMEOUT;
         let mut looked_at = 0;
         loop {
@@ -231,8 +229,8 @@ impl Connection {
         loop {
             let outcome = self.socket.receive();
             while let Some(frame) = self.socket.next_frame().map_err(PubSubError::Lost)? {
-                let event = Event::decode(frame.kind, &frame.body)
-                    .map_err(|_| PubSubError::Protocol)?;
+                let event =
+                    Event::decode(frame.kind, &frame.body).map_err(|_| PubSubError::Protocol)?;
                 self.events.push_back((event, frame.file));
             }
             match outcome {
@@ -246,8 +244,7 @@ impl Connection {
     /// Returns whether the node has sent messages, without a system call. Without shared memory:
     /// true.
     pub fn has_mail(&self) -> bool {
-        !self.events.is_empty()
-            || self.page.as_ref().is_none_or(|page| page.mail() != self.mail)
+        !self.events.is_empty() || self.page.as_ref().is_none_or(|page| page.mail() != self.mail)
     }
 
     /// Reads the socket and returns the messages.

@@ -1,0 +1,1 @@
+//! The topology function: from link state and memberships to deliveries.

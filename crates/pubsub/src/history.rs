@@ -75,8 +75,7 @@ impl History {
 
     /// Returns the kept publications with their sequence numbers, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &[u8])> {
-        let publication = |(at, bytes): (usize, &Box<[u8]>)| (self.first + at as u64, &**bytes);
-        (0..self.ring.len()).zip(&self.ring).map(publication)
+        (0..self.ring.len()).map(|at| (self.first + at as u64, &*self.ring[at]))
     }
 
     /// Returns the bytes of the kept publications.

@@ -28,6 +28,7 @@ pub use nw_packet_types::Timestamp;
 pub use rendezvous::ReturnCode;
 pub use rendezvous::{Effect, ItemKey, MembershipChange, Rendezvous, RendezvousLimits, Request};
 pub use strategy::{ItemOptions, PublisherChoice, Strategy};
+pub use topology::{Delivery, Topology, TopologyConfig};
 
 /// The README's example is compiled and run.
 #[cfg(doctest)]

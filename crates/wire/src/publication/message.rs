@@ -130,7 +130,8 @@ pub struct RendezvousReply {
 pub struct DeliveryChange {
     /// The item.
     pub item: u64,
-    /// Version of the item's membership: a change with a smaller one is out of date.
+    /// Number of the change, one more for each of a topology function: of two changes of the same
+    /// part, the one with the greater version is valid.
     pub version: u32,
     /// Number of the part that changes. A tree that does not fit one forwarding identifier has
     /// several parts, and each publication is sent once for each.

@@ -4,7 +4,7 @@
 //! request:        1 | number 4 | client 8 | operation 1 | strategy 1 (255: inherited) | flags 1
 //!                   | strength 1 | wildcards 4 | id | prefix | length 2, name as text
 //! reply:          2 | number 4 | client 8 | code 1
-//! delivery:       3 | item 8 | version 4 | table 1 | subscribers 4 | FID 32 | ids
+//! delivery:       3 | item 8 | version 4 | part 2 | table 1 | subscribers 4 | FID 32 | ids
 //! scope:          4 | published 1 | ids
 //! repair request: 5 | source 8 | first 8 | last 8 | id
 //! advertisement:  6 | node 8 | sequence 8 | n 2 | { neighbour 8 | cost 2 }·n
@@ -15,7 +15,7 @@
 //! Numbers have the most significant byte first. Requests are repeated until their reply arrives;
 //! `number` lets the receiver recognise a repetition.
 
-use super::application::Operation;
+use super::application::{Operation, RequestBody};
 use super::cursor::{Cursor, push_ids};
 use super::fid::Fid;
 use super::id::{Id, Label};
@@ -73,7 +73,7 @@ impl SubscriptionScope {
 /// A request to the rendezvous function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RendezvousRequest {
-    /// Number of the request, one more for each new one of the client.
+    /// Number of the request, one more for each new one of the client; 0 if not numbered.
     pub number: u32,
     /// The node or application that asks.
     pub client: Label,
@@ -95,6 +95,25 @@ pub struct RendezvousRequest {
     pub name: String,
 }
 
+impl RendezvousRequest {
+    /// Returns the request of an application of Blackadder: not numbered, so that a repetition is
+    /// not recognised, and served by the nearest publisher.
+    pub fn of_blackadder(client: Label, body: &RequestBody) -> Self {
+        RendezvousRequest {
+            number: 0,
+            client,
+            operation: body.operation,
+            strategy: Some(body.strategy),
+            flags: RequestFlags::NEAREST,
+            strength: 0,
+            wildcards: 0,
+            id: body.id.clone(),
+            prefix: body.prefix.clone(),
+            name: String::new(),
+        }
+    }
+}
+
 /// The reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RendezvousReply {
@@ -111,11 +130,15 @@ pub struct RendezvousReply {
 pub struct DeliveryChange {
     /// The item.
     pub item: u64,
-    /// Version of the item's membership: a change with a smaller one is out of date.
+    /// Number of the change, one more for each of a topology function: of two changes of the same
+    /// part, the one with the greater version is valid.
     pub version: u32,
+    /// Number of the part that changes. A tree that does not fit one forwarding identifier has
+    /// several parts, and each publication is sent once for each.
+    pub part: u16,
     /// Number of the table that the link identifiers are from.
     pub table: u8,
-    /// Number of subscriber nodes reached; 0: stop.
+    /// Number of subscriber nodes that the part reaches; 0: the part ends.
     pub subscribers: u32,
     /// The forwarding identifier.
     pub fid: Fid,
@@ -228,6 +251,7 @@ impl Message {
             3 => Message::Delivery(DeliveryChange {
                 item: cursor.u64()?,
                 version: cursor.u32()?,
+                part: cursor.u16()?,
                 table: cursor.byte()?,
                 subscribers: cursor.u32()?,
                 fid: cursor.fid()?,
@@ -261,6 +285,7 @@ impl Message {
                 out.push(3);
                 out.extend_from_slice(&change.item.to_be_bytes());
                 out.extend_from_slice(&change.version.to_be_bytes());
+                out.extend_from_slice(&change.part.to_be_bytes());
                 out.push(change.table);
                 out.extend_from_slice(&change.subscribers.to_be_bytes());
                 out.extend_from_slice(&change.fid.to_bytes());
@@ -436,6 +461,7 @@ mod tests {
             Message::Delivery(DeliveryChange {
                 item: 1 << 40,
                 version: 2,
+                part: 300,
                 table: 1,
                 subscribers: 3,
                 fid: Fid::of_bit(8),

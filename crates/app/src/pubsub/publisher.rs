@@ -269,7 +269,7 @@ impl Publisher {
     fn update(&mut self) -> Result<(), PubSubError> {
         for (event, file) in self.connection.take_events()? {
             match event {
-                Event::Reader { reader, slot } => self.add_reader(reader, slot, file),
+                Event::Reader { reader, slot } => self.add_reader(reader, slot, file)?,
                 Event::ReaderEnd { reader } => {
                     self.readers.remove(&reader);
                 }
@@ -284,12 +284,20 @@ impl Publisher {
         Ok(())
     }
 
-    fn add_reader(&mut self, number: u32, slot: u32, file: Option<OwnedFd>) {
-        if let Some(file) = file
-            && let Ok(page) = ReaderPage::map(file.as_fd())
-        {
-            let _ = page.wake();
-            self.readers.insert(number, Reader { page, slot, is_stalled: false });
+    fn add_reader(
+        &mut self,
+        number: u32,
+        slot: u32,
+        file: Option<OwnedFd>,
+    ) -> Result<(), PubSubError> {
+        let Some(file) = file else { return Ok(()) };
+        let Ok(page) = ReaderPage::map(file.as_fd()) else { return Ok(()) };
+        // It may wait for publications that were written before it was known here.
+        let wakeup = page.wake();
+        self.readers.insert(number, Reader { page, slot, is_stalled: false });
+        match wakeup {
+            Wakeup::Message => self.connection.send(&Request::Wake {}, None),
+            Wakeup::Done => Ok(()),
         }
     }
 }

@@ -25,7 +25,7 @@ MAGIC_AT, SIZE_AT, ITEMS_AT, INTENT_AT, TAIL_AT, MARK_AT, EARLIER_MARK_AT = (
     192,
     200,
 )
-FIRST, LAST, PAD, MISSING = 1, 2, 4, 8
+FIRST, LAST, PAD, MISSING, ELSEWHERE = 1, 2, 4, 8, 16
 
 
 class RingFault(Exception):
@@ -118,7 +118,7 @@ class RingReader(Ring):
         super().__init__(size, items, mmap.mmap(file, length, prot=mmap.PROT_READ))
         if [self.load(at) for at in (MAGIC_AT, SIZE_AT, ITEMS_AT)] != [MAGIC, size, items]:
             raise RingFault("the ring's sizes are not those announced")
-        self.cursor, self.followed = self.load(TAIL_AT), {}
+        self.cursor, self.followed, self.ends = self.load(TAIL_AT), {}, {}
         self.partial, self.is_gapped = None, False
 
     def follow(self, item, position, after):
@@ -185,11 +185,16 @@ class RingReader(Ring):
         position, flags, offset = self.cursor, last_word & 0xFF, last_word >> 8
         self.cursor += padded(RECORD_LEN + length)
         last = self.followed.get(item)
-        if flags & PAD or last is None or sequence <= last:
+        is_wanted = last is not None and last < sequence <= self.ends.get(item, sequence)
+        if flags & PAD or not is_wanted:
             return ()
         if flags & MISSING:
             self.followed[item] = sequence
             return item, sequence, None, sequence - last
+        if flags & ELSEWHERE:
+            self.followed[item] = sequence
+            lost = sequence - last - 1
+            return (item, sequence, None, lost) if lost else ()
         key = (item, sequence, total)
         if flags & FIRST:
             parts = bytearray()
@@ -226,6 +231,7 @@ class RingReader(Ring):
             return None
         for item, last in self.followed.items():
             sequence = self.sequence(item)
+            sequence = min(sequence, self.ends.get(item, sequence))
             if self.load(INTENT_AT) != self.cursor:
                 return None
             if sequence > last:

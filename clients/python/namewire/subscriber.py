@@ -130,6 +130,7 @@ class Subscriber:
         for item, end in source.ends.items():
             name = source.names.pop(item, "")
             lost = end - source.reader.followed.pop(item, end)
+            source.reader.ends.pop(item, None)
             if lost > 0:
                 source.lost += lost
                 self.pending.append(Lost(name, lost))
@@ -161,7 +162,7 @@ class Subscriber:
                 if slot == BY_MESSAGES:
                     self.relayed.pop(item, None)
                 elif (source := self._source(slot)) and item in source.names:
-                    source.ends[item] = last
+                    source.ends[item] = source.reader.ends[item] = last
             elif kind == 6:
                 if source := self._source(struct.unpack("<I", body)[0]):
                     source.has_ended = True

@@ -166,6 +166,17 @@ impl Node {
         }
     }
 
+    /// Queues a part of a publication.
+    pub(crate) fn send_data(&mut self, id: SessionId, event: &Event) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        match session.socket.send_data(event.kind(), &event.encode()) {
+            Ok(()) => {
+                self.dirty.entry(id).or_default();
+            }
+            Err(fault) => self.fail(id, &fault),
+        }
+    }
+
     /// Sends queued messages and removes ended connections. Returns the removed ones, and those
     /// whose need for space in the socket changed.
     pub fn flush(&mut self) -> (Vec<SessionId>, Vec<(SessionId, bool)>) {
@@ -213,7 +224,7 @@ impl Node {
     }
 
     /// Tells an application which publications it lost, now that its socket has space.
-    fn report_losses(&mut self, id: SessionId) {
+    pub(crate) fn report_losses(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         for (item, count) in core::mem::take(&mut session.pending_lost) {
             self.send(id, &Event::Lost { item, count }, None, false);

@@ -3,13 +3,16 @@
 use crate::domain::NodeId;
 use crate::session::{PublisherId, SessionId};
 use nw_api::pubsub::{ItemName, ScopePattern};
-use nw_faces::local_pubsub::ring::{FIRST, LAST, MISSING, RecordHeader};
+use nw_faces::local_pubsub::ring::{ELSEWHERE, FIRST, LAST, MISSING, RecordHeader};
 use nw_faces::local_pubsub::{ReaderPage, RingFault, RingReader, RingSize, RingWriter};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Largest publication, bytes: what a reader assembles at most.
 pub const PUBLICATION_BYTES_MAX: usize = 1 << 30;
+
+/// Largest publication that this node passes on by messages, bytes.
+pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// How publications of an item reach an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +107,20 @@ impl Ring {
                 flags: first | last,
             };
             writer.write(header, &payload[start..end]);
+        }
+    }
+
+    /// Returns whether a publication fits the ring with others beside it.
+    pub const fn holds(&self, len: usize) -> bool {
+        len <= self.size.bytes as usize / 2
+    }
+
+    /// Records that a publication reaches the readers by messages.
+    pub fn report_elsewhere(&mut self, item: u32, sequence: u64) {
+        let header =
+            RecordHeader { item, sequence, flags: ELSEWHERE | LAST, ..RecordHeader::default() };
+        if let Some(writer) = &mut self.writer {
+            writer.write(header, &[]);
         }
     }
 

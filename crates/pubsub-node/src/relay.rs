@@ -13,6 +13,72 @@ use nw_faces::local_pubsub::{Progress, ReadEvent};
 pub const PUBLICATIONS_PER_STEP: usize = 256;
 
 impl Node {
+    /// Writes a publication to a ring that this node writes. One that the ring can't hold goes to
+    /// each subscriber by messages.
+    pub(crate) fn write_publication(
+        &mut self,
+        id: PublisherId,
+        number: u32,
+        sequence: u64,
+        payload: &[u8],
+    ) {
+        let Some(publisher) = self.publishers.get_mut(&id) else { return };
+        let Some(ring) = &mut publisher.ring else { return };
+        if ring.holds(payload.len()) {
+            ring.publish(number, sequence, payload);
+        } else {
+            ring.report_elsewhere(number, sequence);
+        }
+        publisher.wake_users();
+        self.ready.insert(id);
+        let Some(publisher) = self.publishers.get(&id) else { return };
+        let Some(item) = publisher.items.get(&number) else { return };
+        if publisher.ring.as_ref().is_some_and(|ring| ring.holds(payload.len())) {
+            return;
+        }
+        if let Some(domain) = &mut self.domain
+            && !item.nodes.is_empty()
+        {
+            domain.publish(&item.name, sequence, payload, item.keeps_last, &item.nodes);
+        }
+        let (name, subscribers) = (item.name.to_string(), item.subscribers.clone());
+        for (session, delivery) in subscribers {
+            let item = match delivery {
+                Delivery::Messages => self.publishers[&id].items[&number].id,
+                Delivery::Ring => self.new_item_id(),
+            };
+            if delivery == Delivery::Ring {
+                let (source, after, name) = (u32::MAX, sequence, name.clone());
+                let begin =
+                    Event::Item { source, item, position: 0, after, reads_last: false, name };
+                self.send(session, &begin, None, false);
+            }
+            self.relay(session, item, sequence, payload);
+            if delivery == Delivery::Ring {
+                let end = Event::ItemEnd { source: u32::MAX, item, last: sequence };
+                self.has_space(session);
+                self.report_losses(session);
+                self.send(session, &end, None, false);
+            }
+        }
+    }
+
+    /// Sends a publication to an application by messages, or counts it as lost.
+    fn relay(&mut self, session: SessionId, item: u32, sequence: u64, payload: &[u8]) {
+        let Some(found) = self.sessions.get_mut(&session) else { return };
+        if !found.has_relay_space(payload.len()) {
+            found.relay_lost += 1;
+            *found.pending_lost.entry(item).or_default() += 1;
+            self.has_space(session);
+            return;
+        }
+        found.relayed += 1;
+        for fragment in Fragment::parts(sequence, payload) {
+            let data = Event::Data { item, is_last_value: false, fragment };
+            self.send_data(session, &data);
+        }
+    }
+
     /// Reads the rings that have something for this node. Returns whether more is left.
     pub fn pump_ready(&mut self) -> bool {
         let ready: Vec<PublisherId> = self.ready.iter().copied().collect();
@@ -89,18 +155,7 @@ impl Node {
         }
         let global = item.id;
         for session in relayed(item) {
-            let Some(found) = self.sessions.get_mut(&session) else { continue };
-            if !found.has_relay_space(payload.len()) {
-                found.relay_lost += 1;
-                *found.pending_lost.entry(global).or_default() += 1;
-                self.has_space(session);
-                continue;
-            }
-            found.relayed += 1;
-            for fragment in Fragment::parts(sequence, payload) {
-                let data = Event::Data { item: global, is_last_value: false, fragment };
-                self.send(session, &data, None, false);
-            }
+            self.relay(session, global, sequence, payload);
         }
     }
 

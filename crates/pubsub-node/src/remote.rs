@@ -112,15 +112,12 @@ impl Node {
                 found
             }
         };
-        let Some(publisher) = self.publishers.get_mut(&id) else { return };
-        let Some(ring) = &mut publisher.ring else { return };
-        let last = ring.reader.sequence(number).unwrap_or(0);
+        let ring = self.publishers.get(&id).and_then(|publisher| publisher.ring.as_ref());
+        let last = ring.and_then(|ring| ring.reader.sequence(number)).unwrap_or(0);
         if sequence <= last {
             return;
         }
-        ring.publish(number, sequence, payload);
-        publisher.wake_users();
-        self.ready.insert(id);
+        self.write_publication(id, number, sequence, payload);
         if let Some(domain) = &mut self.domain {
             domain.count_delivery(1, sequence - last - 1);
         }
@@ -152,7 +149,7 @@ impl Node {
         if let Some(writer) = &ring.writer {
             writer.start_item(number, sequence.saturating_sub(1));
         }
-        if is_last_value {
+        if is_last_value && ring.holds(payload.len()) {
             ring.publish(number, sequence, payload);
         }
         match self.add_item(id, number, name.clone(), keeps_last) {

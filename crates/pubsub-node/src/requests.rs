@@ -2,7 +2,7 @@
 
 use crate::matching::Refusal;
 use crate::node::Node;
-use crate::publisher::{Origin, PUBLICATION_BYTES_MAX, Publisher, Ring};
+use crate::publisher::{MESSAGE_BYTES_MAX, Origin, Publisher, Ring};
 use crate::session::{Page, SessionId, Subscription};
 use nw_api::pubsub::message::{ANSWER_BYTES_MAX, Blob};
 use nw_api::pubsub::{Event, Fragment, Reply, Request, VERSION};
@@ -202,7 +202,7 @@ impl Node {
         if ring.writer.is_none() || !publisher.items.contains_key(&item) {
             return Err("it sent a publication for an item that it did not announce".into());
         }
-        if part.sequence != next || part.total_bytes > PUBLICATION_BYTES_MAX as u64 {
+        if part.sequence != next || part.total_bytes > MESSAGE_BYTES_MAX as u64 {
             return Err(format!("its publication {} should be {next}", part.sequence));
         }
         let is_last = part.is_last();
@@ -216,9 +216,7 @@ impl Node {
         }
         payload.extend_from_slice(&part.payload);
         if is_last {
-            ring.publish(item, next, &payload);
-            publisher.wake_users();
-            self.ready.insert(id);
+            self.write_publication(id, item, next, &payload);
         } else {
             publisher.partial = Some((item, next, payload));
         }

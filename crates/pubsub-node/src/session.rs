@@ -1,5 +1,6 @@
 //! A connected application: its socket, its reader page, its subscriptions, the rings it reads.
 
+use crate::publisher::MESSAGE_BYTES_MAX;
 use crate::rules::Party;
 use nw_api::pubsub::{Event, ItemName, ScopePattern};
 use nw_faces::credentials::Credentials;
@@ -14,6 +15,9 @@ pub type PublisherId = u64;
 
 /// Bytes that wait in a socket above which publications for it are counted as lost.
 const RELAY_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of control messages that may wait before a large publication.
+const CONTROL_BYTES: usize = 64 << 10;
 
 /// A subscription.
 #[derive(Clone, Debug)]
@@ -95,7 +99,8 @@ impl Session {
 
     /// Returns whether a publication of `len` bytes may be queued.
     pub const fn has_relay_space(&self, len: usize) -> bool {
-        self.socket.queued_bytes() == 0 || self.socket.queued_bytes() + len <= RELAY_BYTES_MAX
+        let queued = self.socket.queued_bytes();
+        len <= MESSAGE_BYTES_MAX && (queued < CONTROL_BYTES || queued + len <= RELAY_BYTES_MAX)
     }
 
     /// Returns whether a subscription matches a name, and whether its last value is wanted.

@@ -316,9 +316,11 @@ impl Subscriber {
                     self.relayed.remove(&item);
                 }
                 Event::ItemEnd { source, item, last } => {
-                    let live = self.source(source);
-                    if let Some(item) = live.and_then(|source| source.items.get_mut(&item)) {
-                        item.end = Some(last);
+                    if let Some(source) = self.source(source)
+                        && let Some(state) = source.items.get_mut(&item)
+                    {
+                        state.end = Some(last);
+                        source.reader.follow_until(item, last);
                     }
                 }
                 Event::SourceEnd { source } => {

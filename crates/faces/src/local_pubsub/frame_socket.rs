@@ -22,6 +22,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub const FRAME_BYTES_MAX: usize = 1 << 20;
 /// Bytes that may wait to be sent; beyond, the peer does not read and is disconnected.
 pub const QUEUE_BYTES_MAX: usize = 16 << 20;
+/// As [`QUEUE_BYTES_MAX`], for publications: one large one fits.
+pub const DATA_QUEUE_BYTES_MAX: usize = 80 << 20;
 /// Descriptors received whose frames are not complete.
 const FILES_MAX: usize = 64;
 /// Bytes per read.
@@ -114,8 +116,26 @@ impl FrameSocket {
         body: &[u8],
         file: Option<OwnedFd>,
     ) -> Result<(), SocketFault> {
+        self.queue(kind, body, file, QUEUE_BYTES_MAX)
+    }
+
+    /// Queues a frame with a part of a publication.
+    ///
+    /// # Errors
+    /// [`SocketFault::Stalled`] if the queue is full.
+    pub fn send_data(&mut self, kind: u8, body: &[u8]) -> Result<(), SocketFault> {
+        self.queue(kind, body, None, DATA_QUEUE_BYTES_MAX)
+    }
+
+    fn queue(
+        &mut self,
+        kind: u8,
+        body: &[u8],
+        file: Option<OwnedFd>,
+        limit: usize,
+    ) -> Result<(), SocketFault> {
         let len = body.len() + 2;
-        if self.queued_bytes + len > QUEUE_BYTES_MAX || len > FRAME_BYTES_MAX {
+        if self.queued_bytes + len > limit || len > FRAME_BYTES_MAX {
             return Err(SocketFault::Stalled);
         }
         let has_file = u8::from(file.is_some());

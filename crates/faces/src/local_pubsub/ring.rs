@@ -38,6 +38,8 @@ pub const FIRST: u8 = 1;
 pub const LAST: u8 = 2;
 /// Flag: no publication; those up to the sequence number were lost before they reached the ring.
 pub const MISSING: u8 = 8;
+/// Flag: no publication; that with the sequence number comes by message.
+pub const ELSEWHERE: u8 = 16;
 /// Flag: no publication, fills the end of the ring.
 pub(super) const PAD: u8 = 4;
 
@@ -128,7 +130,7 @@ pub struct RecordHeader {
     pub total_bytes: u64,
     /// Payload bytes of the publication before this record.
     pub offset: u64,
-    /// [`FIRST`], [`LAST`], [`MISSING`].
+    /// [`FIRST`], [`LAST`], [`MISSING`], [`ELSEWHERE`].
     pub flags: u8,
 }
 

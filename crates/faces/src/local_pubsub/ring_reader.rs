@@ -5,8 +5,8 @@
 //! followed are those returned plus those reported as lost, exactly.
 
 use super::ring::{
-    EARLIER_MARK_AT, FIRST, HEAD_LEN, INTENT_AT, ITEM_LEN, ITEMS_AT, LAST, MAGIC, MAGIC_AT,
-    MISSING, PAD, RECORD_LEN, RecordHeader, RingFault, RingSize, SIZE_AT, TAIL_AT,
+    EARLIER_MARK_AT, ELSEWHERE, FIRST, HEAD_LEN, INTENT_AT, ITEM_LEN, ITEMS_AT, LAST, MAGIC,
+    MAGIC_AT, MISSING, PAD, RECORD_LEN, RecordHeader, RingFault, RingSize, SIZE_AT, TAIL_AT,
 };
 use crate::shm::memory::ReadOnlyMemory;
 use core::sync::atomic::{Ordering, fence};
@@ -48,6 +48,8 @@ pub enum ReadEvent {
 struct ItemState {
     /// Publications up to this sequence number are accounted for.
     last: u64,
+    /// Later ones than this are not wanted.
+    end: u64,
 }
 
 /// A publication of which not all records are read.
@@ -112,7 +114,7 @@ impl RingReader {
         if item >= self.size.items {
             return false;
         }
-        self.items.entry(item).or_insert(ItemState { last: after });
+        self.items.entry(item).or_insert(ItemState { last: after, end: u64::MAX });
         if position < self.cursor {
             // Publications of other items are not returned twice: their numbers are known.
             self.cursor = position;
@@ -124,6 +126,13 @@ impl RingReader {
     /// Returns the end of the last record, bytes since the start of the ring.
     pub fn tail(&self) -> u64 {
         self.memory.load(TAIL_AT, Ordering::Acquire)
+    }
+
+    /// Follows an item only up to a sequence number.
+    pub fn follow_until(&mut self, item: u32, end: u64) {
+        if let Some(state) = self.items.get_mut(&item) {
+            state.end = end;
+        }
     }
 
     /// Ends following an item. Returns the sequence number up to which its publications are
@@ -186,7 +195,9 @@ impl RingReader {
     pub fn read_last(&mut self, item: u32, buffer: &mut Vec<u8>) -> Option<(u64, usize)> {
         let last = self.items.get(&item)?.last;
         let found = self.peek_last(item, buffer)?;
-        self.items.insert(item, ItemState { last: found.0.max(last) });
+        if let Some(state) = self.items.get_mut(&item) {
+            state.last = found.0.max(last);
+        }
         Some(found)
     }
 
@@ -202,7 +213,7 @@ impl RingReader {
             return None;
         }
         let (resume, partial) = (self.cursor, self.partial.take());
-        let state = self.items.insert(item, ItemState { last: 0 });
+        let state = self.items.insert(item, ItemState { last: 0, end: u64::MAX });
         self.cursor = start;
         let found = self.read_one(item, tail, buffer);
         self.cursor = resume;
@@ -272,13 +283,20 @@ impl RingReader {
             return Ok(None);
         }
         let last = match self.items.get(&header.item) {
-            Some(state) if header.sequence > state.last => state.last,
+            Some(state) if header.sequence > state.last && header.sequence <= state.end => {
+                state.last
+            }
             _ => return Ok(None),
         };
         if header.flags & MISSING != 0 {
-            self.items.insert(header.item, ItemState { last: header.sequence });
+            self.set_last(header);
             let (item, lost) = (header.item, header.sequence - last);
             return Ok(Some(ReadEvent::Lost { item, lost }));
+        }
+        if header.flags & ELSEWHERE != 0 {
+            self.set_last(header);
+            let (item, lost) = (header.item, header.sequence - last - 1);
+            return Ok((lost > 0).then_some(ReadEvent::Lost { item, lost }));
         }
         let Some(mut partial) = self.partial_for(&header) else { return Ok(None) };
         let end = partial.len + header.len as usize;
@@ -297,9 +315,15 @@ impl RingReader {
             self.partial = Some(partial);
             return Ok(None);
         }
-        self.items.insert(header.item, ItemState { last: header.sequence });
+        self.set_last(header);
         let (item, sequence) = (header.item, header.sequence);
         Ok(Some(ReadEvent::Publication { item, sequence, len: end, lost: sequence - last - 1 }))
+    }
+
+    fn set_last(&mut self, header: RecordHeader) {
+        if let Some(state) = self.items.get_mut(&header.item) {
+            state.last = header.sequence;
+        }
     }
 
     /// Returns the publication that a record starts or continues. `None` if its first records are
@@ -352,6 +376,7 @@ impl RingReader {
             if self.memory.load(INTENT_AT, Ordering::Acquire) != self.cursor {
                 return None;
             }
+            let sequence = sequence.min(state.end);
             if sequence > state.last {
                 let lost = sequence - state.last;
                 state.last = sequence;
@@ -470,8 +495,12 @@ mod tests {
         assert_eq!(late.read_last(1, &mut buffer), Some((3, 40_000)));
         assert_eq!(drain(&mut late), (vec![], 0), "not twice");
         assert_eq!(late.peek_last(1, &mut buffer), Some((3, 40_000)));
+        late.follow_until(1, 3);
+        publish(&mut writer, 1, 4, &[4; 10]);
+        assert_eq!(drain(&mut late), (vec![], 0), "beyond the end");
+        publish(&mut writer, 1, 5, &[3; 40_000]);
         assert_eq!((late.unfollow(1), late.unfollow(1)), (Some(3), None));
-        assert_eq!(late.peek_last(1, &mut buffer), Some((3, 40_000)), "also without following");
+        assert_eq!(late.peek_last(1, &mut buffer), Some((5, 40_000)), "also without following");
     }
 
     #[test]
@@ -481,7 +510,10 @@ mod tests {
         let flags = MISSING | LAST;
         writer.write(RecordHeader { item: 1, sequence: 4, flags, ..RecordHeader::default() }, &[]);
         publish(&mut writer, 1, 5, &[5; 10]);
-        assert_eq!(drain(&mut reader), (vec![1, 5], 3));
+        let flags = ELSEWHERE | LAST;
+        writer.write(RecordHeader { item: 1, sequence: 7, flags, ..RecordHeader::default() }, &[]);
+        publish(&mut writer, 1, 8, &[8; 10]);
+        assert_eq!(drain(&mut reader), (vec![1, 5, 8], 4));
     }
 
     #[test]

@@ -308,7 +308,9 @@ class PythonTest(NodeTest):
                 self.assertTrue(found == Publication("/x", 1, content, 0, False), shared_memory)
             with Publisher(self.node.path, shared_memory=shared_memory) as publisher:
                 item = publisher.announce("/y")
-                receiver = self.subscriber("/y", "-n", "1", "--output", str(self.folder))
+                receiver = self.subscriber(
+                    "/y", "--no-last", "-n", "1", "--output", str(self.folder)
+                )
                 wait_until(lambda: publisher.subscribers(item) == 1, "the subscriber")  # noqa: B023
                 publisher.publish(item, content)
                 self.assertEqual(receiver.wait(20), 0)

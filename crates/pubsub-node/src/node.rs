@@ -8,7 +8,7 @@ use crate::domain::{Domain, NodeId};
 use crate::last_values::LastValues;
 use crate::publisher::{Delivery, Index, Origin, PUBLICATION_BYTES_MAX, Publisher};
 use crate::rules::Rules;
-use crate::session::{PublisherId, Session, SessionId};
+use crate::session::{Interest, PublisherId, REPLY_BYTES_MAX, Session, SessionId};
 use nw_api::config::PubSub;
 use nw_api::pubsub::Event;
 use nw_faces::credentials::Credentials;
@@ -177,10 +177,10 @@ impl Node {
         }
     }
 
-    /// Sends queued messages and removes ended connections. Returns the removed ones, and those
-    /// whose need for space in the socket changed.
-    pub fn flush(&mut self) -> (Vec<SessionId>, Vec<(SessionId, bool)>) {
-        let (mut removed, mut watched) = (Vec::new(), Vec::new());
+    /// Sends queued messages and removes ended connections. Returns what other connections are
+    /// to be watched for, where that changed.
+    pub fn flush(&mut self) -> Vec<(SessionId, Interest)> {
+        let mut watched = Vec::new();
         loop {
             let dirty = core::mem::take(&mut self.dirty);
             for is_first in [true, false] {
@@ -190,25 +190,26 @@ impl Node {
             }
             let failed = core::mem::take(&mut self.failed);
             if failed.is_empty() && self.dirty.is_empty() {
-                return (removed, watched);
+                return watched;
             }
             for id in failed {
                 self.close(id);
-                removed.push(id);
             }
         }
     }
 
-    fn flush_session(&mut self, id: SessionId, watched: &mut Vec<(SessionId, bool)>) {
+    fn flush_session(&mut self, id: SessionId, watched: &mut Vec<(SessionId, Interest)>) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         match session.socket.flush() {
             Ok(is_empty) => {
                 if let Some(page) = &session.page {
                     page.page.notify_mail();
                 }
-                if session.awaits_space == is_empty {
-                    session.awaits_space = !is_empty;
-                    watched.push((id, !is_empty));
+                let messages = session.socket.queued_control_bytes() < REPLY_BYTES_MAX;
+                let interest = Interest { messages, space: !is_empty };
+                if session.interest != interest {
+                    session.interest = interest;
+                    watched.push((id, interest));
                 }
                 if is_empty {
                     self.report_losses(id);

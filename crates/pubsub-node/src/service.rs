@@ -263,13 +263,13 @@ impl EventLoop {
 
     /// Sends queued messages. Closed sockets leave epoll by themselves.
     fn flush(&mut self) {
-        let (_, watched) = self.node.flush();
-        for (id, needs_space) in watched {
+        for (id, interest) in self.node.flush() {
             let Some(socket) = self.node.socket(id) else { continue };
-            let space =
-                if needs_space { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+            let mut flags = epoll::EventFlags::empty();
+            flags.set(epoll::EventFlags::IN, interest.messages);
+            flags.set(epoll::EventFlags::OUT, interest.space);
             let data = epoll::EventData::new_u64(FIRST_SESSION + id);
-            let _ = epoll::modify(&self.epoll, socket, data, epoll::EventFlags::IN | space);
+            let _ = epoll::modify(&self.epoll, socket, data, flags);
         }
     }
 }

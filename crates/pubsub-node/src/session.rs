@@ -16,6 +16,8 @@ pub type PublisherId = u64;
 /// Bytes that wait in a socket above which publications for it are counted as lost.
 const RELAY_BYTES_MAX: usize = 4 << 20;
 
+/// Bytes of replies that wait above which no requests are read.
+pub const REPLY_BYTES_MAX: usize = 1 << 20;
 /// Bytes of control messages that may wait before a large publication.
 const CONTROL_BYTES: usize = 64 << 10;
 
@@ -35,6 +37,15 @@ pub struct Page {
     pub page: ReaderPage,
     /// For publishers.
     pub file: OwnedFd,
+}
+
+/// What a socket is watched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest {
+    /// Messages of the application. Not while it does not read the replies to earlier ones.
+    pub messages: bool,
+    /// Space for messages to it.
+    pub space: bool,
 }
 
 /// A connected application.
@@ -61,8 +72,8 @@ pub struct Session {
     pub relay_lost: u64,
     /// Losses by item that the application does not know yet.
     pub pending_lost: BTreeMap<u32, u64>,
-    /// Whether the socket is watched for space.
-    pub awaits_space: bool,
+    /// What the socket is watched for.
+    pub interest: Interest,
 }
 
 impl Session {
@@ -80,7 +91,7 @@ impl Session {
             relayed: 0,
             relay_lost: 0,
             pending_lost: BTreeMap::new(),
-            awaits_space: false,
+            interest: Interest { messages: true, space: false },
         }
     }
 

@@ -86,6 +86,8 @@ pub struct FrameSocket {
     files: VecDeque<OwnedFd>,
     queue: VecDeque<Chunk>,
     queued_bytes: usize,
+    /// Of those at most: parts of publications. They do not count for other frames.
+    data_bytes: usize,
 }
 
 impl FrameSocket {
@@ -98,12 +100,18 @@ impl FrameSocket {
             files: VecDeque::new(),
             queue: VecDeque::new(),
             queued_bytes: 0,
+            data_bytes: 0,
         }
     }
 
     /// Returns bytes that wait to be sent.
     pub const fn queued_bytes(&self) -> usize {
         self.queued_bytes
+    }
+
+    /// Returns bytes that wait to be sent, without parts of publications.
+    pub const fn queued_control_bytes(&self) -> usize {
+        self.queued_bytes.saturating_sub(self.data_bytes)
     }
 
     /// Queues a frame. [`flush`](Self::flush) sends it.
@@ -116,7 +124,7 @@ impl FrameSocket {
         body: &[u8],
         file: Option<OwnedFd>,
     ) -> Result<(), SocketFault> {
-        self.queue(kind, body, file, QUEUE_BYTES_MAX)
+        self.queue(kind, body, file, QUEUE_BYTES_MAX + self.data_bytes)
     }
 
     /// Queues a frame with a part of a publication.
@@ -124,7 +132,9 @@ impl FrameSocket {
     /// # Errors
     /// [`SocketFault::Stalled`] if the queue is full.
     pub fn send_data(&mut self, kind: u8, body: &[u8]) -> Result<(), SocketFault> {
-        self.queue(kind, body, None, DATA_QUEUE_BYTES_MAX)
+        self.queue(kind, body, None, DATA_QUEUE_BYTES_MAX)?;
+        self.data_bytes += body.len();
+        Ok(())
     }
 
     fn queue(
@@ -181,6 +191,7 @@ impl FrameSocket {
                 Err(errno) => return Err(SocketFault::System(errno)),
             }
         }
+        self.data_bytes = 0;
         Ok(true)
     }
 

@@ -195,14 +195,14 @@ impl Rendezvous {
     }
 
     pub(super) fn unsubscribe_item(&mut self, task: &Task<'_>) -> Result<(), ReturnCode> {
-        if self.end_kept_subscription(task, &task.full_id(), SubscriptionScope::default()) {
-            return Ok(());
-        }
-        let (item, parent, client) = self.member_item(task)?;
-        match self.withdraw_item_subscriber(item, parent, client) {
-            true => Ok(()),
-            false => Err(ReturnCode::NotMember),
-        }
+        let ended = self.member_item(task).and_then(|(item, parent, client)| {
+            match self.withdraw_item_subscriber(item, parent, client) {
+                true => Ok(()),
+                false => Err(ReturnCode::NotMember),
+            }
+        });
+        let exact = SubscriptionScope::default();
+        ended.or_else(|code| self.end_kept_subscription(task, &task.full_id(), exact, code))
     }
 
     pub(super) fn subscribe_pattern(

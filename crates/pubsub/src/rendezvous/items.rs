@@ -130,11 +130,15 @@ impl Rendezvous {
             return false;
         }
         let mut delta = Delta::default();
-        if !self.graph.vertex(item).has_publisher(client) {
-            self.strengths.remove(&(item, client));
+        let has_left = !self.graph.vertex(item).has_publisher(client);
+        if has_left {
             delta.publishers_left.push(client);
         }
         self.settle_item(item, parent, delta);
+        // After the change, which compares it with the strengths of the others.
+        if has_left {
+            self.strengths.remove(&(item, client));
+        }
         true
     }
 

@@ -13,6 +13,7 @@ pub mod forward;
 pub mod idle;
 mod netns;
 pub mod process;
+pub mod publish_subscribe;
 pub mod relay;
 pub mod report;
 pub mod services;

@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
 use nw_bench::{
-    balancer, cluster, control, endpoints, forward, idle, relay, report, services, shards, sim,
-    table_rows, transfer, udp_baseline, verify, veth,
+    balancer, cluster, control, endpoints, forward, idle, publish_subscribe, relay, report,
+    services, shards, sim, table_rows, transfer, udp_baseline, verify, veth,
 };
 use nw_name::Name;
 use nw_traffic::machine::Machine;
@@ -158,6 +158,9 @@ const ROWS: &[&str] = &[
     "tables/cs",
     "tables/cs_policies",
     "tables/dnl",
+    "lipsin/memory",
+    "pubsub/tree",
+    "rendezvous/local",
     "sim/1000x1e7",
     "cluster/scale4",
     "cluster/rescale",
@@ -252,6 +255,7 @@ fn run(
             Some("verify") => verify::run(row),
             Some("control") => control::run(row)?,
             Some("balancer") => balancer::run(row)?,
+            Some("lipsin" | "pubsub" | "rendezvous") => publish_subscribe::run(row),
             _ => table_rows::run(row),
         });
     }

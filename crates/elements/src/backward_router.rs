@@ -208,7 +208,9 @@ impl Element for BackwardRouter {
                 meta.fib_probe.clear();
                 (FaceId::NONE, meta.link.next_hop_face.take())
             }
-            Kind::Data | Kind::Nack => (core::mem::replace(&mut meta.ingress, UPSTREAM), None),
+            Kind::Data | Kind::Nack | Kind::Publication => {
+                (core::mem::replace(&mut meta.ingress, UPSTREAM), None)
+            }
         };
         self.run(context, upstream, next_hop, |router, context| {
             router.process(now, router_port(port), packet, context);

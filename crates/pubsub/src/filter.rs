@@ -93,7 +93,8 @@ pub enum Criterion {
     Fpr,
 }
 
-/// Returns the best candidate table for a tree. `nearby` are identifiers, by table, of links that
+/// Returns the best candidate table for a tree. Filters with more than [`FILL_BITS_MAX`] bits come
+/// last. `nearby` are identifiers, by table, of links that
 /// leave the tree's nodes and are not part of it.
 pub fn choose(
     filters: &[Fid; CANDIDATES],
@@ -106,7 +107,8 @@ pub fn choose(
             Criterion::Fpa => 0,
             Criterion::Fpr => nearby.iter().filter(|ids| filter.contains(&ids[table])).count(),
         };
-        (false_positives, filter.count_ones())
+        let ones = filter.count_ones();
+        (ones > FILL_BITS_MAX, false_positives, ones)
     };
     (0..CANDIDATES).min_by_key(|table| cost(*table)).unwrap_or(0) as u8
 }

@@ -130,11 +130,15 @@ impl Rendezvous {
             return false;
         }
         let mut delta = Delta::default();
-        if !self.graph.vertex(item).has_publisher(client) {
-            self.strengths.remove(&(item, client));
+        let has_left = !self.graph.vertex(item).has_publisher(client);
+        if has_left {
             delta.publishers_left.push(client);
         }
         self.settle_item(item, parent, delta);
+        // After the change, which compares it with the strengths of the others.
+        if has_left {
+            self.strengths.remove(&(item, client));
+        }
         true
     }
 
@@ -195,14 +199,14 @@ impl Rendezvous {
     }
 
     pub(super) fn unsubscribe_item(&mut self, task: &Task<'_>) -> Result<(), ReturnCode> {
-        if self.end_kept_subscription(task, &task.full_id(), SubscriptionScope::default()) {
-            return Ok(());
-        }
-        let (item, parent, client) = self.member_item(task)?;
-        match self.withdraw_item_subscriber(item, parent, client) {
-            true => Ok(()),
-            false => Err(ReturnCode::NotMember),
-        }
+        let ended = self.member_item(task).and_then(|(item, parent, client)| {
+            match self.withdraw_item_subscriber(item, parent, client) {
+                true => Ok(()),
+                false => Err(ReturnCode::NotMember),
+            }
+        });
+        let exact = SubscriptionScope::default();
+        ended.or_else(|code| self.end_kept_subscription(task, &task.full_id(), exact, code))
     }
 
     pub(super) fn subscribe_pattern(

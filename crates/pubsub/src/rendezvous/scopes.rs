@@ -224,23 +224,25 @@ impl Rendezvous {
     }
 
     pub(super) fn unsubscribe_scope(&mut self, task: &Task<'_>) -> Result<(), ReturnCode> {
+        let ended = self.member_scope(task).and_then(|(scope, parent, client)| {
+            self.withdraw_scope_subscriber(scope, parent, client)
+        });
         let (pattern, covered) = children_pattern(&task.full_id());
-        if self.end_kept_subscription(task, &pattern, covered) {
-            return Ok(());
-        }
-        let (scope, parent, client) = self.member_scope(task)?;
-        self.withdraw_scope_subscriber(scope, parent, client)
+        ended.or_else(|code| self.end_kept_subscription(task, &pattern, covered, code))
     }
 
-    /// Ends a subscription that was kept as a pattern. Returns `false` if there is none.
+    /// Ends a subscription that was kept as a pattern, because its scope did not exist. Fails with
+    /// `code` if there is none.
     pub(super) fn end_kept_subscription(
         &mut self,
         task: &Task<'_>,
         pattern: &Id,
         covered: SubscriptionScope,
-    ) -> bool {
-        let client = self.graph.clients().find(task.client);
-        client.is_some_and(|client| self.unsubscribe_pattern(client, pattern, covered).is_ok())
+        code: ReturnCode,
+    ) -> Result<(), ReturnCode> {
+        let client = self.graph.clients().find(task.client).filter(|_| task.is_kept());
+        let client = client.ok_or(code)?;
+        self.unsubscribe_pattern(client, pattern, covered).map_err(|_| code)
     }
 
     pub(super) fn withdraw_scope_subscriber(

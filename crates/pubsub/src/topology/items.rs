@@ -39,7 +39,7 @@ pub(super) struct Item {
     ids: Vec<Id>,
     sources: BTreeMap<Node, Source>,
     subscribers: BTreeSet<Node>,
-    /// Subscribers that no serving publisher reaches.
+    /// Subscribers without a path from a publisher, or with one too long for a filter.
     unreachable: BTreeSet<Node>,
 }
 
@@ -156,11 +156,6 @@ impl Item {
     /// Brings a subscriber into the trees of the publishers that serve it, and out of others.
     fn serve(&mut self, subscriber: Node, changes: &mut Changes, context: &Context<'_>) {
         let serving = self.serving(subscriber, context);
-        if serving.is_empty() {
-            self.unreachable.insert(subscriber);
-        } else {
-            self.unreachable.remove(&subscriber);
-        }
         for (node, source) in &mut self.sources {
             let Some(paths) = context.paths.get(node) else { continue };
             let (network, how) = (&*context.network, context.criterion);
@@ -170,6 +165,11 @@ impl Item {
             };
             changes.extend(part.map(|part| (*node, part)));
         }
+        let is_reached = |source: &Source| source.tree.has_subscriber(subscriber);
+        match self.sources.values().any(is_reached) {
+            true => self.unreachable.remove(&subscriber),
+            false => self.unreachable.insert(subscriber),
+        };
     }
 
     fn serve_all(&mut self, changes: &mut Changes, context: &Context<'_>) {

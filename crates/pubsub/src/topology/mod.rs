@@ -270,7 +270,8 @@ impl Topology {
         tree.parts().iter().enumerate().flat_map(of_part).collect()
     }
 
-    /// Returns the subscriber nodes of an item to which there is no path.
+    /// Returns the subscriber nodes of an item to which there is no path, or only one that is too
+    /// long for a filter (some 60 links).
     pub fn unreachable(&self, item: ItemKey) -> Vec<Label> {
         let Some(item) = self.items.get(&item) else { return Vec::new() };
         item.unreachable().map(|node| self.network.label(node)).collect()

@@ -39,8 +39,9 @@ impl Filters {
         self.single_bits.is_some_and(|filter| filter.count_ones() <= FILL_BITS_MAX)
     }
 
-    fn fits(&self) -> bool {
-        let is_sparse = |filter: &Fid| filter.count_ones() <= CANDIDATE_BITS_MAX;
+    /// Returns whether a filter has at most this many bits, or only single-bit identifiers.
+    fn fits(&self, bits_max: u32) -> bool {
+        let is_sparse = |filter: &Fid| filter.count_ones() <= bits_max;
         self.has_single_bits() || self.candidates.iter().any(is_sparse)
     }
 }
@@ -189,7 +190,8 @@ impl Tree {
         &self.parts
     }
 
-    /// Adds a subscriber that is reachable. Returns the part that changed; `None` if it was there.
+    /// Adds a subscriber to which there is a path. Returns the part that changed; `None` if it was
+    /// there, or if the path is too long for a filter.
     pub(crate) fn join(
         &mut self,
         subscriber: Node,
@@ -215,21 +217,42 @@ impl Tree {
         order.sort_unstable();
         let fitting = order.into_iter().find_map(|(_, at)| {
             let filters = self.parts[at].filters_with(network, paths, subscriber);
-            filters.fits().then_some((at, filters))
+            filters.fits(CANDIDATE_BITS_MAX).then_some((at, filters))
         });
-        let (at, filters) = fitting.unwrap_or_else(|| {
-            let empty = self.parts.iter().position(|part| part.subscribers.is_empty());
-            let at = empty.unwrap_or_else(|| {
-                self.parts.push(Part::new());
-                self.parts.len() - 1
-            });
-            (at, self.parts[at].filters_with(network, paths, subscriber))
-        });
+        let (at, filters) = match fitting {
+            Some(fitting) => fitting,
+            None => self.open_part(subscriber, network, paths)?,
+        };
         let part = &mut self.parts[at];
         part.join(subscriber, paths, filters);
         part.choose_table(network, source, paths, how);
         self.part_of.insert(subscriber, at);
         Some(at)
+    }
+
+    /// Returns an empty part and the filters of the path to a subscriber. `None` if the path is too
+    /// long for a filter that forwarders accept.
+    fn open_part(
+        &mut self,
+        subscriber: Node,
+        network: &Network,
+        paths: &Paths,
+    ) -> Option<(usize, Filters)> {
+        let filters = Part::new().filters_with(network, paths, subscriber);
+        if !filters.fits(FILL_BITS_MAX) {
+            return None;
+        }
+        let empty = self.parts.iter().position(|part| part.subscribers.is_empty());
+        let at = empty.unwrap_or_else(|| {
+            self.parts.push(Part::new());
+            self.parts.len() - 1
+        });
+        Some((at, filters))
+    }
+
+    /// Returns whether a subscriber is in the tree.
+    pub(crate) fn has_subscriber(&self, subscriber: Node) -> bool {
+        self.part_of.contains_key(&subscriber)
     }
 
     /// Removes a subscriber. Returns the part that changed; `None` if it was not there.

@@ -16,15 +16,8 @@ from .connection import (
 
 HEAD_LEN, ITEM_LEN, RECORD_LEN = 4096, 16, 32
 MAGIC = int.from_bytes(b"nw-ring1", "little")
-MAGIC_AT, SIZE_AT, ITEMS_AT, INTENT_AT, TAIL_AT, MARK_AT, EARLIER_MARK_AT = (
-    0,
-    8,
-    16,
-    64,
-    128,
-    192,
-    200,
-)
+MAGIC_AT, SIZE_AT, ITEMS_AT, INTENT_AT, TAIL_AT = 0, 8, 16, 64, 72
+MARK_AT, EARLIER_MARK_AT = 192, 200
 FIRST, LAST, PAD, MISSING, ELSEWHERE = 1, 2, 4, 8, 16
 
 

@@ -11,6 +11,7 @@ pub mod control;
 pub mod endpoints;
 pub mod forward;
 pub mod idle;
+pub mod local_pubsub;
 mod netns;
 pub mod process;
 pub mod publish_subscribe;

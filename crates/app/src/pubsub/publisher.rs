@@ -49,6 +49,8 @@ pub struct Publisher {
     items: BTreeMap<ItemNumber, Item>,
     readers: BTreeMap<u32, Reader>,
     when_full: WhenFull,
+    /// Position that all readers had reached when that was last looked at.
+    slowest: u64,
 }
 
 impl Publisher {
@@ -70,7 +72,7 @@ impl Publisher {
             false => None,
         };
         let (items, readers) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Publisher { connection, ring, items, readers, when_full })
+        Ok(Publisher { connection, ring, items, readers, when_full, slowest: 0 })
     }
 
     /// Announces an item. `keeps_last`: late subscribers get the last publication first.
@@ -222,11 +224,15 @@ impl Publisher {
         let Some(ring) = &self.ring else { return Ok(()) };
         let (tail, end) = (ring.tail(), ring.tail_after(len));
         let size = u64::from(ring.size().bytes);
+        if end - self.slowest <= size {
+            return Ok(());
+        }
         let mut progress = (u64::MAX, Instant::now());
         loop {
             let behind = self.readers.values().filter(|reader| !reader.is_stalled);
             let slowest = behind.map(|reader| reader.cursor(tail)).min().unwrap_or(tail);
             if end - slowest <= size {
+                self.slowest = slowest;
                 return Ok(());
             }
             if slowest != progress.0 {
@@ -294,7 +300,9 @@ impl Publisher {
         let Ok(page) = ReaderPage::map(file.as_fd()) else { return Ok(()) };
         // It may wait for publications that were written before it was known here.
         let wakeup = page.wake();
-        self.readers.insert(number, Reader { page, slot, is_stalled: false });
+        let reader = Reader { page, slot, is_stalled: false };
+        self.slowest = self.slowest.min(reader.cursor(self.slowest));
+        self.readers.insert(number, reader);
         match wakeup {
             Wakeup::Message => self.connection.send(&Request::Wake {}, None),
             Wakeup::Done => Ok(()),

@@ -3,7 +3,7 @@
 //! ```text
 //! 0       magic u64 | ring bytes u64 | items u64
 //! 64      intent u64: bytes before (intent - ring bytes) may be overwritten
-//! 128     tail u64: end of the last complete record
+//! 72      tail u64: end of the last complete record
 //! 192     mark u64 | earlier mark u64: starts of records, a quarter of the ring apart
 //! 4096    items × { sequence u64 | start of the last publication + 1 u64 }
 //! …       ring: records, each at a multiple of 32
@@ -28,7 +28,7 @@ pub(super) const MAGIC_AT: usize = 0;
 pub(super) const SIZE_AT: usize = 8;
 pub(super) const ITEMS_AT: usize = 16;
 pub(super) const INTENT_AT: usize = 64;
-pub(super) const TAIL_AT: usize = 128;
+pub(super) const TAIL_AT: usize = 72;
 pub(super) const MARK_AT: usize = 192;
 pub(super) const EARLIER_MARK_AT: usize = 200;
 

@@ -246,7 +246,8 @@ impl RingReader {
     }
 
     /// Returns the header at a position, which is at most a ring before `tail`. `None` if it is
-    /// overwritten.
+    /// overwritten. One that lies within the ring may be overwritten, too:
+    /// [`take`](Self::take) looks once for header and payload.
     fn header(&self, position: u64, tail: u64) -> Result<Option<RecordHeader>, RingFault> {
         if !position.is_multiple_of(RECORD_LEN as u64) {
             return Err(RingFault::Record);
@@ -254,14 +255,16 @@ impl RingReader {
         let offset = (position & u64::from(self.size.bytes - 1)) as usize;
         let mut bytes = [0; RECORD_LEN];
         self.memory.copy_out(self.size.data_at() + offset, &mut bytes);
-        if self.is_overwritten(position) {
-            return Ok(None);
-        }
         let header = RecordHeader::decode(&bytes);
         let len = header.record_len();
         let is_within =
             offset as u64 + len <= u64::from(self.size.bytes) && len <= tail.wrapping_sub(position);
-        if is_within { Ok(Some(header)) } else { Err(RingFault::Record) }
+        match is_within {
+            true => Ok(Some(header)),
+            // Bytes of two records are not a fault.
+            false if self.is_overwritten(position) => Ok(None),
+            false => Err(RingFault::Record),
+        }
     }
 
     /// Returns whether the bytes copied from a position may have been overwritten meanwhile.
@@ -278,6 +281,11 @@ impl RingReader {
         buffer: &mut Vec<u8>,
     ) -> Result<Option<ReadEvent>, Overwritten> {
         let position = self.cursor;
+        let is_plain = header.flags & (PAD | MISSING | ELSEWHERE) == 0;
+        let is_followed = is_plain && self.items.contains_key(&header.item);
+        if !is_followed && self.is_overwritten(position) {
+            return Err(Overwritten);
+        }
         self.cursor += header.record_len();
         if header.flags & PAD != 0 {
             return Ok(None);
@@ -286,7 +294,7 @@ impl RingReader {
             Some(state) if header.sequence > state.last && header.sequence <= state.end => {
                 state.last
             }
-            _ => return Ok(None),
+            _ => return self.skip_from(position),
         };
         if header.flags & MISSING != 0 {
             self.set_last(header);
@@ -298,7 +306,9 @@ impl RingReader {
             let (item, lost) = (header.item, header.sequence - last - 1);
             return Ok((lost > 0).then_some(ReadEvent::Lost { item, lost }));
         }
-        let Some(mut partial) = self.partial_for(&header) else { return Ok(None) };
+        let Some(mut partial) = self.partial_for(&header) else {
+            return self.skip_from(position);
+        };
         let end = partial.len + header.len as usize;
         if buffer.len() < end {
             buffer.resize(end, 0);
@@ -318,6 +328,15 @@ impl RingReader {
         self.set_last(header);
         let (item, sequence) = (header.item, header.sequence);
         Ok(Some(ReadEvent::Publication { item, sequence, len: end, lost: sequence - last - 1 }))
+    }
+
+    /// Leaves a record out, if it was one.
+    fn skip_from(&mut self, position: u64) -> Result<Option<ReadEvent>, Overwritten> {
+        if self.is_overwritten(position) {
+            self.cursor = position;
+            return Err(Overwritten);
+        }
+        Ok(None)
     }
 
     fn set_last(&mut self, header: RecordHeader) {

@@ -274,7 +274,7 @@ fn run(
             Some("verify") => verify::run(row),
             Some("control") => control::run(row)?,
             Some("balancer") => balancer::run(row)?,
-            Some("pubsub") if row != "pubsub/tree" => local_pubsub::run(row)?,
+            Some("pubsub") if *row != "pubsub/tree" => local_pubsub::run(row)?,
             Some("lipsin" | "pubsub" | "rendezvous") => publish_subscribe::run(row),
             _ => table_rows::run(row),
         });

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 /// Lowest first.
 const LAYERS: &[(u32, &[&str])] = &[
     (1, &["nw-name", "nw-packet-types", "nw-wire", "nw-report-kit"]),
-    (2, &["nw-tables", "nw-trust", "nw-slot-table"]),
+    (2, &["nw-tables", "nw-trust", "nw-slot-table", "nw-pubsub"]),
     (3, &["nw-element-api", "nw-elements", "nw-graph-language", "nw-link", "nw-testkit"]),
     (4, &["nw-faces", "nw-kernel", "nw-api", "nw-control"]),
-    (5, &["nw-router", "nw-rest-api", "nw-graph", "nw-service"]),
+    (5, &["nw-router", "nw-pubsub-node", "nw-rest-api", "nw-graph", "nw-service"]),
     (
         6,
         &[
@@ -60,6 +60,7 @@ const PURE: &[&str] = &[
     "nw-tables",
     "nw-trust",
     "nw-slot-table",
+    "nw-pubsub",
     "nw-element-api",
     "nw-elements",
     "nw-graph-language",

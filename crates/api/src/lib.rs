@@ -12,6 +12,7 @@ pub mod counters;
 pub mod exposition;
 pub mod management;
 pub mod pcapng;
+pub mod pubsub;
 pub mod report;
 pub mod rest;
 pub mod schema;

@@ -121,7 +121,7 @@ pub(crate) fn exchange_raw(
                 reply = Some(RawReply::Nack(received.nack().unwrap_or_default()));
             }
             Kind::Interest => serve(&received, out),
-            Kind::Data | Kind::Nack => {}
+            Kind::Data | Kind::Nack | Kind::Publication => {}
         })?;
         if client.connections() != connections {
             connections = client.connections();

@@ -48,6 +48,15 @@ pub fn default_uri() -> Result<FaceUri, TransportError> {
     parse("the default", &format!("unix://{}", path.display()))
 }
 
+/// Returns the path of a configured unix socket. `None` if nothing is configured, or another
+/// transport.
+pub fn configured_unix() -> Option<PathBuf> {
+    let configured = env::var("NDN_CLIENT_TRANSPORT")
+        .ok()
+        .or_else(|| client_conf("transport").map(|(_, text)| text))?;
+    configured.strip_prefix("unix://").map(PathBuf::from)
+}
+
 fn parse(source_name: &str, text: &str) -> Result<FaceUri, TransportError> {
     let error = |reason: String| TransportError {
         source_name: source_name.to_owned(),

@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
 use nw_bench::{
-    balancer, cluster, control, endpoints, forward, idle, insert, relay, report, services, shards,
-    sim, table_rows, transfer, udp_baseline, verify, veth,
+    balancer, cluster, control, endpoints, forward, idle, insert, local_pubsub, publish_subscribe,
+    relay, report, services, shards, sim, table_rows, transfer, udp_baseline, verify, veth,
 };
 use nw_name::Name;
 use nw_traffic::machine::Machine;
@@ -104,6 +104,12 @@ enum Command {
     /// Passes packets on and looks nothing up.
     #[command(hide = true)]
     VethNull { at: SocketAddr, one: SocketAddr, other: SocketAddr },
+    /// Publishes.
+    #[command(hide = true)]
+    PubsubPublish(local_pubsub::Publish),
+    /// Subscribes and prints what it saw.
+    #[command(hide = true)]
+    PubsubSubscribe { socket: PathBuf, count: u64, pause_us: u64 },
     /// The same by AF_XDP.
     #[command(hide = true)]
     VethNullXdp { port: u16 },
@@ -159,6 +165,15 @@ const ROWS: &[&str] = &[
     "tables/cs",
     "tables/cs_policies",
     "tables/dnl",
+    "lipsin/memory",
+    "pubsub/local/100/1",
+    "pubsub/local/100/10",
+    "pubsub/local/100k/1",
+    "pubsub/local/100k/10",
+    "pubsub/latency",
+    "pubsub/slow",
+    "pubsub/tree",
+    "rendezvous/local",
     "sim/1000x1e7",
     "cluster/scale4",
     "cluster/rescale",
@@ -204,6 +219,13 @@ fn main() -> Result<ExitCode> {
             let measured = Duration::from_millis(measured_ms);
             let outcome =
                 veth::endpoints::run([&asker, &middle, &answerer], xdp, port, window, measured)?;
+            Ok(print_line(serde_json::to_string(&outcome)?)?)
+        }
+        Command::PubsubPublish(args) => {
+            Ok(print_line(serde_json::to_string(&local_pubsub::publish(&args)?)?)?)
+        }
+        Command::PubsubSubscribe { socket, count, pause_us } => {
+            let outcome = local_pubsub::subscribe(&socket, count, pause_us)?;
             Ok(print_line(serde_json::to_string(&outcome)?)?)
         }
         Command::VethNullXdp { port } => veth::xdp::forward(port),
@@ -254,6 +276,8 @@ fn run(
             Some("verify") => verify::run(row),
             Some("control") => control::run(row)?,
             Some("balancer") => balancer::run(row)?,
+            Some("pubsub") if *row != "pubsub/tree" => local_pubsub::run(row)?,
+            Some("lipsin" | "pubsub" | "rendezvous") => publish_subscribe::run(row),
             _ => table_rows::run(row),
         });
     }

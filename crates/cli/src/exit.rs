@@ -8,6 +8,7 @@ use nw_app::fetch::FetchError;
 use nw_app::keystore::KeyStoreError;
 use nw_app::object::ObjectError;
 use nw_app::packet::PacketError;
+use nw_app::pubsub::PubSubError;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -96,6 +97,9 @@ pub fn status(error: &Error) -> Status {
     if let Some(error) = error.downcast_ref::<PacketError>() {
         return of_packet(error);
     }
+    if let Some(error) = error.downcast_ref::<PubSubError>() {
+        return of_pubsub(error);
+    }
     if let Some(
         KeyStoreError::NoStore(_) | KeyStoreError::NoKey(_) | KeyStoreError::NoCertificate(_),
     ) = error.downcast_ref()
@@ -138,6 +142,15 @@ fn of_packet(error: &PacketError) -> Status {
         PacketError::Nack { .. } => Status::Nack,
         PacketError::Timeout { .. } => Status::TimedOut,
         PacketError::Invalid { .. } => Status::Unverified,
+    }
+}
+
+const fn of_pubsub(error: &PubSubError) -> Status {
+    match error {
+        PubSubError::NoNode { .. } | PubSubError::Lost(_) => Status::Unreachable,
+        PubSubError::Refused { .. } => Status::Refused,
+        PubSubError::Timeout => Status::TimedOut,
+        _ => Status::Failed,
     }
 }
 

@@ -35,6 +35,7 @@ mod parse;
 mod peek;
 mod ping;
 mod progress;
+mod pubsub;
 mod render;
 mod routes;
 mod run;
@@ -80,6 +81,9 @@ fn run_command(command: Command) -> Result<ExitCode> {
         Command::Run(args) => run::run(&args),
         Command::Put(args) => transfer::put(args),
         Command::Cat(args) => transfer::cat(&args),
+        Command::Pub(args) => pubsub::publish(&args),
+        Command::Sub(args) => pubsub::subscribe(&args),
+        Command::Pubsub(verb) => pubsub::pubsub(&verb),
         Command::Ping(args) => ping::ping(&args),
         Command::PingServer(args) => ping::serve(&args),
         Command::Peek(args) => peek::peek(&args),

@@ -7,6 +7,7 @@ use crate::systemd;
 use anyhow::{Context, Result, bail};
 use nw_api::config::{Config, LogFormat};
 use nw_app::transport;
+use nw_pubsub_node::PubSubService;
 use nw_rest_api::{LogSwitch, Server};
 use nw_router::{ActivatedUnixSocket, Checked, Handle, Host, Stage};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -73,6 +74,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     advice.iter().for_each(|advice| tracing::warn!("{advice}"));
     log_socket(&unix_path, config.unix.enabled, args.write_client_conf);
     let _server = open_control(&config, &unix_path, control_socket, host.handle(), &levels)?;
+    let _pubsub = open_pubsub(&config, &unix_path)?;
     let source = ReloadSource { started_with: config, path, args: args.clone() };
     watch_signals(signals, host.handle(), source, args.log.is_none().then_some(levels))?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), shards = host.shards(), "running");
@@ -117,6 +119,14 @@ fn open_control(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Starts publish/subscribe, if it is enabled.
+fn open_pubsub(config: &Config, unix: &Path) -> Result<Option<PubSubService>> {
+    let Some(path) = config.pubsub_path(unix) else { return Ok(None) };
+    let service = PubSubService::start(config, &path)?;
+    tracing::info!(path = %path.display(), domain = config.pubsub.domain, "publish/subscribe");
+    Ok(Some(service))
 }
 
 /// Reads and checks a configuration file.

@@ -6,6 +6,7 @@ use crate::pool::{Packet, Pool};
 use nw_name::HashKey;
 use nw_tables::pit::TOKEN_LEN;
 use nw_wire::forwarding::{self, DataFields, InterestFields, PaddedPacket};
+use nw_wire::publication::Envelope;
 use nw_wire::{Error, Fault, Span, types};
 
 /// Checks a network packet (link header already removed) and fills its metadata: kind, name, prefix
@@ -46,6 +47,7 @@ fn decode_parts(key: &HashKey, bytes: PaddedPacket<'_>, meta: &mut Meta) -> Resu
     match bytes.wire().first() {
         Some(&first) if u32::from(first) == types::INTEREST => interest(key, bytes, meta),
         Some(&first) if u32::from(first) == types::DATA => data(key, bytes, meta),
+        Some(&first) if u32::from(first) == types::PUBLICATION => publication(key, bytes, meta),
         Some(_) => Err(Error::new(Fault::UnknownPacket, 0)),
         None => Err(Error::new(Fault::Truncated, 0)),
     }
@@ -159,6 +161,20 @@ fn data_slow(key: &HashKey, wire: &[u8], meta: &mut Meta) -> Result<(), Error> {
     let fields = DataFields::parse_slow(wire, key, &mut meta.prefixes)?;
     meta.name_deferred = false;
     set_data_fields(meta, fields);
+    Ok(())
+}
+
+/// Decodes a publication. Only its elements read more.
+#[inline(never)]
+fn publication(key: &HashKey, bytes: PaddedPacket<'_>, meta: &mut Meta) -> Result<(), Error> {
+    check_data_link(meta)?;
+    Envelope::check(bytes.wire())?;
+    meta.kind = Kind::Publication;
+    meta.name = Span::NONE;
+    meta.name_deferred = false;
+    meta.prefixes.clear(key);
+    meta.forwarding_hint = Span::NONE;
+    meta.freshness_ms = 0;
     Ok(())
 }
 

@@ -122,6 +122,16 @@ reasons! {
     Sink = "sink",
     /// Sent to the null face, to which its route leads.
     NullFace = "null_face",
+    /// A publication received where no element handles publications.
+    PublicationUnhandled = "publication_unhandled",
+    /// A publication whose forwarding identifier has more bits than the fill limit.
+    FillLimit = "fill_limit",
+    /// A publication that returned by another face: it would circulate.
+    PublicationLoop = "publication_loop",
+    /// A publication whose hop limit is spent.
+    PublicationHopLimit = "publication_hop_limit",
+    /// A publication whose forwarding identifier matches no link of this node.
+    NoLink = "no_link",
 }
 
 impl DropCause {

@@ -14,6 +14,9 @@ pub enum Kind {
     Data,
     /// A rejection: an Interest sent back with a reason in its link header.
     Nack,
+    /// A publish/subscribe packet: see [`nw_wire::publication::Envelope`]. It has no name, so its
+    /// metadata has none.
+    Publication,
 }
 
 /// Link header fields: as received until forwarding decides, then as to be sent.

@@ -233,12 +233,12 @@ impl Pool {
     }
 
     /// Creates a complete copy of a packet, metadata included. The bytes of a Data are shared, as
-    /// they are never changed; those of an Interest or Nack are copied, as hop limits and nonces
-    /// are changed in place. `None` if no buffer is free.
+    /// they are never changed; those of others are copied, as hop limits and nonces are
+    /// changed in place. `None` if no buffer is free.
     pub fn duplicate(&mut self, packet: &Packet) -> Option<Packet> {
         let copy = match self.meta(packet).kind {
             Kind::Data => self.clone_shallow(packet)?,
-            Kind::Interest | Kind::Nack => {
+            Kind::Interest | Kind::Nack | Kind::Publication => {
                 let from = self.packets[packet.slot as usize].range();
                 let copy = self.alloc(from.len())?;
                 let to = self.packets[copy.slot as usize].start as usize;

@@ -207,7 +207,9 @@ impl Element for BackwardRouter {
         let meta = context.pool.meta_mut(&packet);
         let (upstream, next_hop) = match meta.kind {
             Kind::Interest => (FaceId::NONE, meta.link.next_hop_face.take()),
-            Kind::Data | Kind::Nack => (core::mem::replace(&mut meta.ingress, UPSTREAM), None),
+            Kind::Data | Kind::Nack | Kind::Publication => {
+                (core::mem::replace(&mut meta.ingress, UPSTREAM), None)
+            }
         };
         self.run(context, upstream, next_hop, |router, context| {
             router.process(now, router_port(port), packet, context);

@@ -9,7 +9,7 @@
 //! Out:    packet
 //! Needs:  kind; for prefixes: name, prefixes
 //! Sets:   nothing
-//! State:  three pairs of counters; 256 prefixes where prefixes are counted
+//! State:  four pairs of counters; 256 prefixes where prefixes are counted
 //! Timers: none
 //! Cost:   two additions; where prefixes are counted a search among 256 hashes
 //! Drops:  none
@@ -49,7 +49,7 @@ pub struct TrafficCount {
 #[derive(Clone, Debug, Default)]
 pub struct Counter {
     /// By kind, in the order of [`Kind`].
-    passed: [TrafficCount; 3],
+    passed: [TrafficCount; 4],
     depth: usize,
     prefixes: Option<Sketch>,
 }

@@ -9,7 +9,7 @@
 //! Timers: none
 //! Cost:   a few nanoseconds; an Interest without nonce is copied
 //! Drops:  hop_limit_zero, scope_localhost, link_field_refused, malformed_too_long (no space for a
-//!         nonce), no_buffer
+//!         nonce), no_buffer, publication_unhandled
 //! Spec:   NDN Packet Format 0.3, HopLimit and Nonce; NDNLPv2, fields by kind of packet; scope of
 //!         /localhost
 //! ```
@@ -74,6 +74,7 @@ impl PacketDispatcher {
                 Err((packet, DropCause::LinkFieldRefused.into()))
             }
             Kind::Nack => Ok((Out::Nack, packet)),
+            Kind::Publication => Err((packet, DropCause::PublicationUnhandled.into())),
         }
     }
 

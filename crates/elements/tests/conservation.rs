@@ -318,6 +318,7 @@ impl World {
                     Data::check(&sent.bytes).expect("what leaves is whole").name().to_name(),
                     sent.link.token,
                 ),
+                Kind::Publication => panic!("no publication leaves the standard graph"),
                 Kind::Nack => {
                     assert_eq!(
                         info(number).link_type,

@@ -2,8 +2,8 @@
 
 use nw_element_api::{Element, Port};
 use nw_elements::{
-    BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, RateLimiter,
-    Router, SignatureVerifier, Sink, StrategyForwarder, Tee,
+    BackwardRouter, ContentStore, Counter, LipsinForwarder, NameFilter, NameRouter,
+    PacketDispatcher, RateLimiter, Router, SignatureVerifier, Sink, StrategyForwarder, Tee,
 };
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,7 @@ fn elements() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
         ports::<BackwardRouter>("backward_router.rs"),
         ports::<ContentStore>("content_store.rs"),
         ports::<Counter>("counter.rs"),
+        ports::<LipsinForwarder>("lipsin_forwarder/mod.rs"),
         ports::<NameFilter>("name_filter/mod.rs"),
         ports::<NameRouter>("name_router.rs"),
         ports::<PacketDispatcher>("packet_dispatcher.rs"),

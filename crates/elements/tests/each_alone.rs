@@ -10,6 +10,7 @@ use nw_element_api::{
 };
 use nw_elements::catalogue::{ENTRIES, Entry};
 use nw_name::{HashKey, Name};
+use nw_wire::publication::{EnvelopeBuilder, Fid};
 use nw_wire::{DataBuilder, DigestSha256, InterestBuilder, NackReason, Token};
 use proptest::prelude::*;
 
@@ -125,6 +126,16 @@ fn parameters(element: &str, other: bool) -> Parameters {
         ("signature_verifier", true) => {
             vec![("on_invalid", word("port")), ("sample", Value::Float(0.5))]
         }
+        ("lipsin_forwarder", false) => {
+            let links = texts(&["f1 out=1 in=2", "f2 out=3 in=4", "f3 out=5"]);
+            vec![("links", links), ("internal", Value::Integer(0))]
+        }
+        ("lipsin_forwarder", true) => {
+            vec![
+                ("links", texts(&["f0 out=1 in=6", "f2 out=2"])),
+                ("fill_bits_max", Value::Integer(4)),
+            ]
+        }
         ("counter", false) => vec![("depth", Value::Integer(2))],
         _ => vec![],
     };
@@ -138,6 +149,20 @@ struct World<'a> {
     out: TaggedBatch<u8>,
     drops: DropCounters,
     now: Timestamp,
+}
+
+/// Returns a publication with some of the first six links, in the table of single bits.
+fn publication(links: u32, flags: u8) -> Vec<u8> {
+    let bits = (0..7).filter(|bit| (links + u32::from(flags)) & 1 << bit != 0);
+    let fid = match flags {
+        255 => Fid::BROADCAST,
+        _ => bits.fold(Fid::EMPTY, |fid, bit| fid.union(Fid::of_bit(bit))),
+    };
+    let mut wire = Vec::new();
+    EnvelopeBuilder { fid, table: 8, hop_limit: flags % 3, ..EnvelopeBuilder::default() }
+        .encode(&mut wire)
+        .expect("a short packet");
+    wire
 }
 
 fn face_by_name(name: &str) -> Option<FaceId> {
@@ -176,7 +201,9 @@ impl<'a> World<'a> {
 
     fn packet(&mut self, kind: Kind, name: &str, nonce: u32, flags: u8) -> Option<Packet> {
         let name: Name = name.parse().expect("a constant name");
-        let wire = if kind == Kind::Data {
+        let wire = if kind == Kind::Publication {
+            publication(nonce, flags)
+        } else if kind == Kind::Data {
             DataBuilder::new(&name, b"x")
                 .encode(&DigestSha256)
                 .unwrap_or_else(|never| match never {})

@@ -11,6 +11,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 pub struct Credentials {
     /// Effective user id.
     pub uid: u32,
+    /// Effective group id.
+    pub gid: u32,
     /// Process id; 0 if it has none in this namespace.
     pub pid: u32,
 }
@@ -32,7 +34,11 @@ pub fn of_peer(socket: BorrowedFd<'_>) -> Option<Credentials> {
     };
     // A socket without credentials has user -1.
     let is_known = code == 0 && found.uid != u32::MAX;
-    is_known.then(|| Credentials { uid: found.uid, pid: u32::try_from(found.pid).unwrap_or(0) })
+    is_known.then(|| Credentials {
+        uid: found.uid,
+        gid: found.gid,
+        pid: u32::try_from(found.pid).unwrap_or(0),
+    })
 }
 
 #[cfg(test)]
@@ -44,7 +50,11 @@ mod tests {
     #[test]
     fn credentials_are_those_of_the_connecting_process() {
         let (socket, _peer) = UnixStream::pair().unwrap();
-        let own = Credentials { uid: rustix::process::geteuid().as_raw(), pid: std::process::id() };
+        let own = Credentials {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            pid: std::process::id(),
+        };
         assert_eq!(of_peer(socket.as_fd()), Some(own));
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert_eq!(of_peer(tcp.as_fd()), None);

@@ -11,12 +11,13 @@
 
 mod accounts;
 pub mod config;
-mod credentials;
+pub mod credentials;
 mod datagram;
 pub mod error;
 pub mod interfaces;
 mod internal_face;
 mod listener;
+pub mod local_pubsub;
 mod malloc;
 mod manager;
 mod mapping;

@@ -98,14 +98,26 @@ pub struct Connection {
     pub position: Position,
 }
 
-/// Packet kinds that a face sends into a graph and accepts from it.
-pub const ALL_KINDS: &[Kind] = &[Kind::Interest, Kind::Data, Kind::Nack];
+/// Packet kinds that every face sends into a graph and accepts from it.
+pub const NDN_KINDS: &[Kind] = &[Kind::Interest, Kind::Data, Kind::Nack];
+
+/// All packet kinds: those that faces send into a graph with an element for publications.
+pub const ALL_KINDS: &[Kind] = &[Kind::Interest, Kind::Data, Kind::Nack, Kind::Publication];
 
 impl Graph {
+    /// Returns the packet kinds that faces send into this graph and accept from it.
+    pub fn face_kinds(&self) -> &'static [Kind] {
+        let mut ports = self.nodes.iter().flat_map(|node| node.entry.ins);
+        match ports.any(|port| port.kinds.contains(&Kind::Publication)) {
+            true => ALL_KINDS,
+            false => NDN_KINDS,
+        }
+    }
+
     /// Returns the packet kinds that may leave `from`.
     pub fn kinds_from(&self, from: Source) -> &'static [Kind] {
         match from {
-            Source::Face(_) | Source::Faces => ALL_KINDS,
+            Source::Face(_) | Source::Faces => self.face_kinds(),
             Source::Port(node, port) => self.nodes[node].entry.outs[usize::from(port)].kinds,
         }
     }
@@ -113,7 +125,7 @@ impl Graph {
     /// Returns the packet kinds that `to` accepts.
     pub fn kinds_into(&self, to: Target) -> &'static [Kind] {
         match to {
-            Target::Face(_) | Target::Faces => ALL_KINDS,
+            Target::Face(_) | Target::Faces => self.face_kinds(),
             Target::Port(node, port) => self.nodes[node].entry.ins[usize::from(port)].kinds,
         }
     }

@@ -62,6 +62,8 @@ impl FaceCounters {
             Kind::Interest => self.in_interests += 1,
             Kind::Data => self.in_data += 1,
             Kind::Nack => self.in_nacks += 1,
+            // Management has no counter for them; `in_packets` and the like count them.
+            Kind::Publication => {}
         }
     }
 
@@ -72,6 +74,8 @@ impl FaceCounters {
             Kind::Interest => self.out_interests += 1,
             Kind::Data => self.out_data += 1,
             Kind::Nack => self.out_nacks += 1,
+            // Management has no counter for them; `in_packets` and the like count them.
+            Kind::Publication => {}
         }
     }
 
@@ -81,6 +85,8 @@ impl FaceCounters {
             Kind::Interest => self.out_interests_dropped += 1,
             Kind::Data => self.out_data_dropped += 1,
             Kind::Nack => self.out_nacks_dropped += 1,
+            // Management has no counter for them; `in_packets` and the like count them.
+            Kind::Publication => {}
         }
     }
 
@@ -93,6 +99,7 @@ impl FaceCounters {
             Some(Kind::Interest) => self.out_interests -= 1,
             Some(Kind::Data) => self.out_data -= 1,
             Some(Kind::Nack) => self.out_nacks -= 1,
+            Some(Kind::Publication) => {}
             None => return,
         }
         kind.into_iter().for_each(|kind| self.count_out_dropped(kind));

@@ -315,7 +315,7 @@ impl Host {
             Kind::Data => {
                 self.control.learn(now, ingress, &bytes, &mut self.authority, env);
             }
-            Kind::Interest | Kind::Nack => {
+            Kind::Interest | Kind::Nack | Kind::Publication => {
                 if let Ok(interest) = nw_wire::Interest::check(&bytes) {
                     self.control.unlearn(now, ingress, interest.name(), env);
                 }

@@ -124,7 +124,7 @@ impl Tracer {
                 self.record_interest(now, &before, plane, &key, pool, &out[first_out..])
             }
             Kind::Data => self.record_data(now, &before, plane),
-            Kind::Nack => {}
+            Kind::Nack | Kind::Publication => {}
         }
         self.record_outgoing(now, &before, pool, &out[first_out..]);
         for (reason, count) in plane.drops().iter() {
@@ -177,6 +177,7 @@ impl Tracer {
         let mut matched = Vec::with_capacity(MATCHES_MAX);
         let pending = match meta.kind {
             Kind::Interest | Kind::Nack => pit.find(&interest_key),
+            Kind::Publication => None,
             Kind::Data => {
                 let token = pit.by_token(meta.link.token.as_bytes());
                 pit.matches(
@@ -210,6 +211,7 @@ impl Tracer {
             sent: match meta.kind {
                 Kind::Data => matched.iter().filter_map(|entry| sent_to_ingress(*entry)).min(),
                 Kind::Interest | Kind::Nack => pending.and_then(sent_to_ingress),
+                Kind::Publication => None,
             },
             pending,
             satisfied: matched.len() as u32,
@@ -243,6 +245,8 @@ impl Tracer {
                 freshness_ms: before.freshness_ms,
             },
             Kind::Nack => Decision::NackIn { face, reason: before.nack, after },
+            // Traces follow names.
+            Kind::Publication => return,
         };
         self.journal.record(now, decision);
     }
@@ -391,6 +395,7 @@ impl Tracer {
                     self.journal.record(now, Decision::NackOut { face, reason });
                 }
                 Kind::Interest if before.kind == Kind::Interest => {}
+                Kind::Publication => {}
                 Kind::Interest => self.journal.record(
                     now,
                     Decision::InterestOut { face, cost: None, place: 0, usable: 0, sent: 1 },

@@ -8,7 +8,6 @@ use nw_element_api::{FaceInfo, Kind, LinkType, Scope};
 use nw_faces::uri::UNIX_PATH_LEN_MAX;
 use nw_graph::check::check;
 use nw_graph::labels;
-use nw_graph::model::ALL_KINDS;
 use nw_graph::{Connection, Face, Graph, Position, Source, Target};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -311,7 +310,7 @@ fn build_part(
     // Replies that the graph sends straight to faces leave by the link their Interests came by, and
     // are passed on by their return label.
     for (other, link) in &link_of {
-        if received_kinds.get(other).is_none_or(|kinds| kinds.len() < ALL_KINDS.len()) {
+        if received_kinds.get(other).is_none_or(|kinds| kinds.len() < graph.face_kinds().len()) {
             connections.insert((Source::Face(*link), Target::Faces));
         }
     }

@@ -3,7 +3,7 @@
 
 use nw_element_api::{FaceInfo, Kind, LinkType, Parameters, Scope};
 use nw_elements::catalogue::find;
-use nw_graph::model::ALL_KINDS;
+use nw_graph::model::NDN_KINDS;
 use nw_graph::{Connection, Face, Graph, Node, Position, Source, Target};
 
 /// The addresses on both sides of the element.
@@ -77,7 +77,7 @@ pub fn single_element_graph(
     });
     // Kinds without an input port bypass the element.
     let is_taken = |kind: &Kind| entry.ins.iter().any(|port| port.kinds.contains(kind));
-    let passes = !ALL_KINDS.iter().all(is_taken);
+    let passes = !NDN_KINDS.iter().all(is_taken);
     let past = passes.then_some(Connection { from: Source::Faces, to: Target::Faces, position });
     Ok(Graph { faces, nodes: vec![node], connections: ins.chain(past).chain(outs).collect() })
 }

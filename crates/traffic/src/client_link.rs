@@ -45,7 +45,7 @@ impl Link for ClientLink {
                     Reply::Data { name, len: received.wire.len(), is_marked: received.is_marked() }
                 }
                 Kind::Nack => Reply::Nack { name, reason: received.nack().unwrap_or_default() },
-                Kind::Interest => return,
+                Kind::Interest | Kind::Publication => return,
             };
             on_reply(now.since(Timestamp::START), reply);
         });

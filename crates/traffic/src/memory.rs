@@ -146,6 +146,7 @@ impl MemoryLink {
                 let reason = meta.link.nack.unwrap_or_default();
                 on_reply(self.started.elapsed(), Reply::Nack { name, reason });
             }
+            Kind::Publication => {}
         }
         self.pool.release(packet);
     }

@@ -14,6 +14,7 @@ pub mod interest;
 mod interest_builder;
 pub mod lp;
 mod lp_header;
+pub mod publication;
 pub mod shard;
 pub mod signature;
 mod span;

@@ -61,6 +61,10 @@ pub const LP_PREFIX_ANNOUNCEMENT: u32 = 848;
 /// A field of this project (decision 0022); its number lets other implementations ignore it.
 pub const LP_RECEIVE_WINDOW: u32 = 952;
 
+/// A packet of this project: see `publication::Envelope`. In the range for applications, and even,
+/// so that other implementations drop it.
+pub const PUBLICATION: u32 = 176;
+
 /// Values of ContentType.
 pub mod content_type {
     pub const BLOB: u64 = 0;

@@ -283,6 +283,7 @@ pub const fn kind_name(kind: Kind) -> &'static str {
         Kind::Interest => "Interest",
         Kind::Data => "Data",
         Kind::Nack => "Nack",
+        Kind::Publication => "Publication",
     }
 }
 

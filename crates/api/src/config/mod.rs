@@ -35,8 +35,8 @@ pub use diagnostics::{Diagnostic, Diagnostics, Renamed};
 pub use interface::{InterfacePattern, MacAddress, MacGroup};
 pub use options::{
     AllowFrom, ContentStore, Control, CsPolicy, Ethernet, FaceItem, Faces, Forwarder, Log,
-    LogFormat, Management, Multicast, Persistency, Process, Rib, RouteItem, StrategyItem, Tables,
-    Tcp, TcpCommands, Udp, Unix, WebSocket, Xdp,
+    LogFormat, Management, Multicast, Persistency, Process, PubSub, PubSubRule, Rib, RouteItem,
+    StrategyItem, Tables, Tcp, TcpCommands, Udp, Unix, WebSocket, Xdp,
 };
 pub use trust::{ANY, AllowItem, Allowed, AnchorItem, Faces as RuleFaces, IssuerItem};
 pub use value::{LOG_PARTS, LogFilter, Mode, Origin, STRATEGIES, StrategyName, Uri};
@@ -87,6 +87,10 @@ pub struct Config {
     pub process: Process,
     /// `[control]`
     pub control: Control,
+    /// `[pubsub]`
+    pub pubsub: PubSub,
+    /// `[[pubsub_rule]]`, in the file's order.
+    pub pubsub_rule: Vec<PubSubRule>,
     /// `[[face]]`, in the file's order.
     pub face: Vec<FaceItem>,
     /// `[[route]]`, in the file's order.
@@ -149,6 +153,8 @@ impl Config {
             log: file.section(),
             process: file.section(),
             control: file.section(),
+            pubsub: file.section(),
+            pubsub_rule: file.items(),
             face: file.items(),
             route: file.items(),
             strategy: file.items(),
@@ -188,6 +194,8 @@ impl Config {
         section::write::<Log>(&mut text);
         section::write::<Process>(&mut text);
         section::write::<Control>(&mut text);
+        section::write::<PubSub>(&mut text);
+        section::write_item::<PubSubRule>(&mut text);
         section::write_item::<FaceItem>(&mut text);
         section::write_item::<RouteItem>(&mut text);
         section::write_item::<StrategyItem>(&mut text);
@@ -214,6 +222,12 @@ impl Config {
             Some(path) => Some(path.clone()),
             None => self.unix.enabled.then(|| control_path_beside(unix)),
         }
+    }
+
+    /// Returns the path of the socket of publish/subscribe; `None` if it is disabled.
+    pub fn pubsub_path(&self, unix: &Path) -> Option<PathBuf> {
+        let path = || self.pubsub.path.clone().unwrap_or_else(|| pubsub_path_beside(unix));
+        self.pubsub.enabled.then(path)
     }
 
     /// Returns the options that differ from `other` and need a restart.
@@ -273,6 +287,7 @@ impl Config {
             of(&self.log),
             of(&self.process),
             of(&self.control),
+            of(&self.pubsub),
         ];
         sections.concat()
     }
@@ -305,6 +320,8 @@ impl Config {
             of::<Log>(),
             of::<Process>(),
             of::<Control>(),
+            of::<PubSub>(),
+            of_item::<PubSubRule>(),
             of_item::<FaceItem>(),
             of_item::<RouteItem>(),
             of_item::<StrategyItem>(),
@@ -325,6 +342,11 @@ impl Config {
 /// Returns the default path of the control socket for a unix socket.
 pub fn control_path_beside(unix: &Path) -> PathBuf {
     unix.with_extension("control.sock")
+}
+
+/// Returns the default path of the publish/subscribe socket for a unix socket.
+pub fn pubsub_path_beside(unix: &Path) -> PathBuf {
+    unix.with_extension("pubsub.sock")
 }
 
 /// The path at which clients look for a router's unix socket.

@@ -447,6 +447,51 @@ string_enum! {
     }
 }
 
+section! {
+    /// Publish/subscribe: `nw pub`, `nw sub` and applications of this machine; with `domain`, also
+    /// between machines that reach each other directly.
+    PubSub = "pubsub" {
+        /// Run the publish/subscribe service.
+        enabled: bool = false;
+        /// Path of its socket for applications. Default: the path of faces.unix, ending in
+        /// .pubsub.sock instead of .sock.
+        path: Option<PathBuf> = None, as "\"/run/nfd/nfd.pubsub.sock\"";
+        /// Permission bits of the socket: which users may connect.
+        mode: Mode = Mode(0o666);
+        /// Maximum number of applications.
+        applications: u32 = 1024, in 1..=16_384;
+        /// Maximum number of items that one application may publish, and of its subscriptions.
+        items_per_application: u32 = 65_536, in 1..=1_048_576;
+        /// Maximum number of items of all applications and nodes.
+        items: u32 = 1_000_000, in 1..=16_777_216;
+        /// Maximum size of a publisher's ring in shared memory, MiB.
+        ring_mib: u32 = 64, in 1..=1024;
+        /// Maximum memory for last values of publishers that have ended, MiB.
+        last_values_mib: u32 = 64, in 1..=65_536;
+        /// Publish to, and receive from, other nodes of the network. They find each other.
+        domain: bool = true;
+        /// UDP port of all nodes of the domain.
+        port: u32 = 55_555, in 1..=65_535;
+        /// Names of the network interfaces that belong to the domain. Default: all.
+        interfaces: Vec<String> = vec![], as "[\"eth0\"]";
+        /// Interval of hello messages, milliseconds. A neighbour is lost after 3.5 intervals.
+        hello_ms: u32 = 100, in 10..=10_000;
+    }
+}
+
+item! {
+    /// A rule of publish/subscribe. The first one with a matching scope decides. Names without a
+    /// rule are for all.
+    PubSubRule = "pubsub_rule" {
+        /// Pattern of names: `*` is one component, a final `**` any number.
+        scope: String, as "\"/plant/**\"";
+        /// Which may publish: "any", "uid:N", "gid:N", and "remote" for other nodes.
+        publish: Vec<String> = vec![], as "[\"uid:1000\", \"remote\"]";
+        /// Which may subscribe: as for publish.
+        subscribe: Vec<String> = vec![], as "[\"any\"]";
+    }
+}
+
 item! {
     /// A face to another router. It is created again if it fails.
     FaceItem = "face" {

@@ -239,6 +239,7 @@ impl ManagementClient {
                         };
                         answers[index] = Some(response(received.kind(), received.wire));
                     }
+                    Kind::Publication => {}
                 },
             )?;
             let now = self.client.now();

@@ -43,6 +43,16 @@ pub enum Command {
     Put(transfer::Put),
     /// Fetch an object, and write it to standard output or a file
     Cat(transfer::Cat),
+    /// Publish values, lines or a file as publications of an item
+    ///
+    /// Without values and --file each line of standard input is a publication. The node needs
+    /// `[pubsub] enabled = true`.
+    Pub(crate::pubsub::Pub),
+    /// Subscribe to items, and print their publications or write them to files
+    Sub(crate::pubsub::Sub),
+    /// Show the state of publish/subscribe
+    #[command(subcommand)]
+    Pubsub(crate::pubsub::PubSubCommand),
     /// Measure round-trip times to `nw ping-server`
     Ping(packet::Ping),
     /// Answer `nw ping` under a name

@@ -5,13 +5,14 @@
 
 mod chain;
 mod guards;
+mod lipsin;
 mod plain;
 mod standard;
 mod verifier;
 
 use crate::{
-    BackwardRouter, ContentStore, Counter, NameFilter, NameRouter, PacketDispatcher, RateLimiter,
-    Router, SignatureVerifier, Sink, StrategyForwarder, Tee,
+    BackwardRouter, ContentStore, Counter, LipsinForwarder, NameFilter, NameRouter,
+    PacketDispatcher, RateLimiter, Router, SignatureVerifier, Sink, StrategyForwarder, Tee,
 };
 use nw_element_api::parameters::{
     BuildContext, ParameterError, ParameterInfo, ParameterReader, Parameters,
@@ -82,6 +83,7 @@ pub const ENTRIES: &[Entry] = &[
     entry::<BackwardRouter>("backward_router", include_str!("../backward_router.rs")),
     entry::<ContentStore>("content_store", include_str!("../content_store.rs")),
     entry::<Counter>("counter", include_str!("../counter.rs")),
+    entry::<LipsinForwarder>("lipsin_forwarder", include_str!("../lipsin_forwarder/mod.rs")),
     entry::<NameFilter>("name_filter", include_str!("../name_filter/mod.rs")),
     entry::<NameRouter>("name_router", include_str!("../name_router.rs")),
     entry::<PacketDispatcher>("packet_dispatcher", include_str!("../packet_dispatcher.rs")),

@@ -59,7 +59,7 @@ impl Router {
         let token = self.pit.by_token(meta.link.token.as_bytes());
         let mut matched = Vec::with_capacity(MATCHES_MAX);
         match meta.kind {
-            Kind::Interest => return false,
+            Kind::Interest | Kind::Publication => return false,
             Kind::Data => {
                 let digest = || nw_wire::sha256(&[bytes]);
                 self.pit.matches(meta.name_in(bytes), &meta.prefixes, token, digest, &mut matched);

@@ -175,6 +175,8 @@ impl Graph {
             Kind::Interest => (Some(content_store::In::Interest), router::In::Interest),
             Kind::Data => (Some(content_store::In::Data), router::In::Data),
             Kind::Nack => (None, router::In::Nack),
+            // The dispatcher drops it.
+            Kind::Publication => return,
         };
         let mut prediction = Prediction::default();
         for stage in 0..nw_element_api::PREFETCH_STAGES_MAX {

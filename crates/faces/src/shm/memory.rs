@@ -8,11 +8,11 @@
 
 use super::fault::SharedMemoryFault;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// File system type of memory files with ordinary pages (TMPFS_MAGIC).
 const ORDINARY_PAGES: i64 = 0x0102_1994;
@@ -33,6 +33,25 @@ unsafe impl Send for Memory {}
 /// # Errors
 /// The error of the system call.
 pub fn new_file(len: usize) -> Result<OwnedFd, Errno> {
+    let file = unsealed_file(len)?;
+    rustix::fs::fcntl_add_seals(&file, required_seals() | SealFlags::SEAL)?;
+    Ok(file)
+}
+
+/// Creates and maps a memory file of `len` zero bytes that only the returned mapping can write:
+/// other processes can map the file for reading only (F_SEAL_FUTURE_WRITE).
+///
+/// # Errors
+/// The error of the system call.
+pub fn new_broadcast_file(len: usize) -> Result<(Memory, OwnedFd), Errno> {
+    let file = unsealed_file(len)?;
+    rustix::fs::fcntl_add_seals(&file, required_seals())?;
+    let memory = Memory::map(file.as_fd(), len).map_err(|_| Errno::NOMEM)?;
+    rustix::fs::fcntl_add_seals(&file, SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
+    Ok((memory, file))
+}
+
+fn unsealed_file(len: usize) -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Some systems require NOEXEC_SEAL; older ones don't know it.
     let file =
@@ -43,7 +62,6 @@ pub fn new_file(len: usize) -> Result<OwnedFd, Errno> {
             }
         })?;
     rustix::fs::ftruncate(&file, len as u64)?;
-    rustix::fs::fcntl_add_seals(&file, required_seals() | SealFlags::SEAL)?;
     Ok(file)
 }
 
@@ -61,22 +79,38 @@ impl Memory {
     /// # Errors
     /// [`SharedMemoryFault::Memory`] if the file is not of that kind.
     pub fn map(file: BorrowedFd<'_>, len: usize) -> Result<Self, SharedMemoryFault> {
+        Memory::map_with(file, len, required_seals(), ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    fn map_with(
+        file: BorrowedFd<'_>,
+        len: usize,
+        required: SealFlags,
+        rights: ProtFlags,
+    ) -> Result<Self, SharedMemoryFault> {
         let refused = |_: Errno| SharedMemoryFault::Memory;
         let seals = rustix::fs::fcntl_get_seals(file).map_err(refused)?;
         let kind = rustix::fs::fstatfs(file).map_err(refused)?.f_type as i64;
         let size = rustix::fs::fstat(file).map_err(refused)?.st_size;
-        if !seals.contains(required_seals())
+        if !seals.contains(required)
             || kind != ORDINARY_PAGES
             || u64::try_from(size) != Ok(len as u64)
         {
             return Err(SharedMemoryFault::Memory);
         }
-        let rights = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses the address, so nothing that exists is touched.
         let start = unsafe { mmap(ptr::null_mut(), len, rights, MapFlags::SHARED, file, 0) };
         let start =
             NonNull::new(start.map_err(refused)?.cast()).ok_or(SharedMemoryFault::Memory)?;
         Ok(Memory { start, len })
+    }
+
+    /// Returns the word of 32 bits at an offset, which this end chose: one that threads can wait
+    /// for (futex).
+    pub fn futex_word(&self, at: usize) -> &AtomicU32 {
+        assert!(at.is_multiple_of(4) && at + 4 <= self.len, "a word at {at} of {}", self.len);
+        // SAFETY: as in `word`.
+        unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(at).cast()) }
     }
 
     /// Returns the word at an offset, which this end chose.
@@ -127,10 +161,35 @@ impl Drop for Memory {
     }
 }
 
+/// A mapping without the right to write, of a file that only its creator can write.
+#[derive(Debug)]
+pub struct ReadOnlyMemory(Memory);
+
+impl ReadOnlyMemory {
+    /// Maps a file that may come from another process: only one made as
+    /// [`new_broadcast_file`] does, of exactly this length.
+    ///
+    /// # Errors
+    /// [`SharedMemoryFault::Memory`] if the file is not of that kind.
+    pub fn map(file: BorrowedFd<'_>, len: usize) -> Result<Self, SharedMemoryFault> {
+        let required = required_seals().union(SealFlags::FUTURE_WRITE);
+        Memory::map_with(file, len, required, ProtFlags::READ).map(ReadOnlyMemory)
+    }
+
+    /// Returns the word at an offset, which this end chose.
+    pub fn load(&self, at: usize, ordering: Ordering) -> u64 {
+        self.0.word(at).load(ordering)
+    }
+
+    /// Copies bytes from an offset, which this end chose.
+    pub fn copy_out(&self, at: usize, bytes: &mut [u8]) {
+        self.0.copy_out(at, bytes);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     const LEN: usize = 8192;
 
@@ -170,6 +229,21 @@ mod tests {
         refused(&new_file(LEN + 4096).unwrap());
         refused(&tempfile::tempfile().unwrap().into());
         refused(&rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap());
+    }
+
+    #[test]
+    fn broadcast_file_is_writable_by_its_first_mapping_only() {
+        let (memory, file) = new_broadcast_file(LEN).unwrap();
+        let reader = ReadOnlyMemory::map(file.as_fd(), LEN).unwrap();
+        memory.copy_in(100, b"abc");
+        memory.word(8).store(7, Ordering::Relaxed);
+        let mut copied = [0; 3];
+        reader.copy_out(100, &mut copied);
+        assert_eq!((&copied, reader.load(8, Ordering::Relaxed)), (b"abc", 7));
+        refused(&file);
+        assert!(rustix::io::write(&file, b"x").is_err(), "the file can't be written");
+        let unsealed = new_file(LEN).unwrap();
+        assert!(ReadOnlyMemory::map(unsealed.as_fd(), LEN).is_err(), "others could write it");
     }
 
     #[test]

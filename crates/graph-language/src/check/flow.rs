@@ -58,6 +58,7 @@ pub(crate) const fn kind_name(kind: Kind) -> &'static str {
         Kind::Interest => "Interest",
         Kind::Data => "Data",
         Kind::Nack => "Nack",
+        Kind::Publication => "Publication",
     }
 }
 
@@ -75,7 +76,7 @@ impl Flow {
                 flow.kinds_in[*node] = flow.kinds_in[*node].union(Kinds::of(graph.kinds_into(*to)));
             }
         }
-        // Sets only grow, by at most three kinds per node, so the loop ends.
+        // Sets only grow, by at most four kinds per node, so the loop ends.
         loop {
             let before = flow.kinds_in.clone();
             for connection in &graph.connections {

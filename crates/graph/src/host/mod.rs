@@ -538,7 +538,7 @@ impl Host {
                 Kind::Interest => {
                     self.pool.drop_packet(packet, DropCause::Draining, &mut self.drain_drops)
                 }
-                Kind::Data | Kind::Nack => replies.push(packet),
+                Kind::Data | Kind::Nack | Kind::Publication => replies.push(packet),
             }
         }
         self.batch = replies;

@@ -147,7 +147,7 @@ impl LinkService {
             ..LpHeader::default()
         };
         match kind {
-            Kind::Data => header.nack = None,
+            Kind::Data | Kind::Publication => header.nack = None,
             Kind::Nack => header.nack = Some(link.nack.unwrap_or(NackReason::None)),
             Kind::Interest => {}
         }

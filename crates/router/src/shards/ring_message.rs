@@ -102,6 +102,7 @@ pub fn write(ring: &mut Producer<u8>, kind: MessageKind, packet: &Packet, pool: 
             Kind::Interest => 0,
             Kind::Data => 1,
             Kind::Nack => 2,
+            Kind::Publication => 3,
         },
         nack: link.nack.map_or(0, |reason| reason.number() as u8),
         token_len: link.token.as_bytes().len() as u8,
@@ -244,7 +245,8 @@ impl Header {
         meta.kind = match self.packet_kind {
             0 => Kind::Interest,
             1 => Kind::Data,
-            _ => Kind::Nack,
+            2 => Kind::Nack,
+            _ => Kind::Publication,
         };
         meta.ingress = FaceId::from_bits(self.ingress);
         meta.ingress_local = has(LOCAL);

@@ -4,6 +4,7 @@ use super::packet::{PacketSpec, TokenSpec, announce};
 use super::{Sent, Tokens};
 use nw_element_api::{FaceId, Kind};
 use nw_name::Name;
+use nw_wire::publication::Envelope;
 use nw_wire::{Data, Interest, NackReason};
 use std::fmt::Write;
 
@@ -20,6 +21,7 @@ pub fn describe(sent: &Sent, face_name: FaceNames<'_>) -> String {
     let result = match sent.kind {
         Kind::Data => describe_data(sent, &mut line),
         Kind::Interest | Kind::Nack => describe_interest(sent, &mut line),
+        Kind::Publication => describe_publication(sent, &mut line),
     };
     result.expect("a string takes all that is written");
     if !sent.link.token.is_none() {
@@ -51,6 +53,18 @@ fn describe_data(sent: &Sent, line: &mut String) -> std::fmt::Result {
             Ok(())
         }
         Err(error) => write!(line, "malformed Data: {error}"),
+    }
+}
+
+fn describe_publication(sent: &Sent, line: &mut String) -> std::fmt::Result {
+    match Envelope::check(&sent.bytes) {
+        Ok(envelope) => {
+            write!(line, "Publication {:?}", envelope.ids().to_ids())?;
+            write!(line, " fid={} table={}", envelope.fid(), envelope.table())?;
+            write!(line, " hop={}", envelope.hop_limit())?;
+            write!(line, " content={}", String::from_utf8_lossy(envelope.payload()))
+        }
+        Err(error) => write!(line, "malformed Publication: {error}"),
     }
 }
 
@@ -101,6 +115,7 @@ pub fn compare(
         Kind::Interest => "Interest",
         Kind::Data => "Data",
         Kind::Nack => "Nack",
+        Kind::Publication => "Publication",
     };
     same("kind", &expected.kind.as_str(), &kind)?;
     same("reason", &expected.reason, &sent.link.nack)?;
@@ -114,10 +129,10 @@ pub fn compare(
     token(expected, sent, tokens)?;
     // Encoding the expected packet adds the parameters digest to its name.
     let encoded = expected.encode();
-    if sent.kind == Kind::Data {
-        compare_data(expected, &encoded, sent)
-    } else {
-        compare_interest(expected, &encoded, sent)
+    match sent.kind {
+        Kind::Data => compare_data(expected, &encoded, sent),
+        Kind::Interest | Kind::Nack => compare_interest(expected, &encoded, sent),
+        Kind::Publication => same("bytes", &encoded, &sent.bytes),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Args, NameVariables, TestTarget, Tokens, hex, name, number};
 use nw_element_api::{FaceId, LinkFields};
 use nw_name::Name;
+use nw_wire::publication::{EnvelopeBuilder, Fid, Id, Label};
 use nw_wire::{DataBuilder, DigestSha256, InterestBuilder, NackReason, Token};
 
 /// The value of `token=`.
@@ -19,7 +20,7 @@ pub enum TokenSpec {
 /// The fields of a packet in a line. Fields not given are `None`.
 #[derive(Clone, Debug, Default)]
 pub struct PacketSpec {
-    /// `Interest`, `Data` or `Nack`.
+    /// `Interest`, `Data`, `Nack` or `Publication`.
     pub kind: String,
     /// The reason of a Nack.
     pub reason: Option<NackReason>,
@@ -57,6 +58,10 @@ pub struct PacketSpec {
     pub non_discovery: bool,
     /// `announcement=`: the announced prefix.
     pub announcement: Option<Name>,
+    /// `fid=`, of a publication: 64 hexadecimal digits, or bits joined by `+`.
+    pub fid: Fid,
+    /// `table=`, of a publication: that of its link identifiers.
+    pub table: u8,
     /// `bytes=`: any bytes instead of a packet.
     pub bytes: Option<Vec<u8>>,
 }
@@ -81,7 +86,7 @@ impl PacketSpec {
             return Ok(spec);
         }
         match spec.kind.as_str() {
-            "Interest" | "Data" => {}
+            "Interest" | "Data" | "Publication" => {}
             "Nack" => {
                 let word = args.need("a reason")?;
                 let reasons = [
@@ -94,7 +99,9 @@ impl PacketSpec {
                 spec.reason = Some(reason.ok_or_else(|| format!("unknown Nack reason {word:?}"))?);
             }
             other => {
-                return Err(format!("a packet is Interest, Data, Nack or bytes=, not {other:?}"));
+                return Err(format!(
+                    "a packet is Interest, Data, Nack, Publication or bytes=, not {other:?}"
+                ));
             }
         }
         spec.name = name(args.need("a name")?, variables)?;
@@ -128,6 +135,8 @@ impl PacketSpec {
             "params" => self.params = Some(value.to_owned()),
             "content" => self.content = Some(value.to_owned()),
             "freshness" => self.freshness = Some(number(value, "a freshness period")?),
+            "fid" => self.fid = value.parse()?,
+            "table" => self.table = number(value, "a table")?,
             "mark" => self.mark = number(value, "a congestion mark")?,
             "next-hop" => self.next_hop = Some(target.face(value)?),
             "from" => self.from = Some(target.face(value)?),
@@ -154,6 +163,9 @@ impl PacketSpec {
                 .encode(&DigestSha256)
                 .unwrap_or_else(|never| match never {});
         }
+        if self.kind == "Publication" {
+            return self.encode_publication();
+        }
         let mut builder = InterestBuilder::new(self.name.clone())
             .can_be_prefix(self.can_be_prefix)
             .must_be_fresh(self.must_be_fresh);
@@ -173,6 +185,25 @@ impl PacketSpec {
             builder = builder.parameters(params.as_bytes());
         }
         builder.encode()
+    }
+
+    /// The labels are those of the name's components.
+    fn encode_publication(&self) -> Vec<u8> {
+        let digest = |component: nw_name::Component<'_>| nw_wire::sha256(&[component.value()]);
+        let label = |component| Label(digest(component).as_chunks().0[0]);
+        let ids = [Id::new(self.name.as_ref().components().map(label).collect())];
+        let mut encoded = Vec::new();
+        EnvelopeBuilder {
+            hop_limit: self.hop.unwrap_or(0),
+            table: self.table,
+            fid: self.fid,
+            ids: &ids,
+            payload: self.content.as_deref().unwrap_or("").as_bytes(),
+            ..EnvelopeBuilder::default()
+        }
+        .encode(&mut encoded)
+        .expect("a name and a content of a line fit a packet");
+        encoded
     }
 
     /// Returns the announcement received with it; empty for none.

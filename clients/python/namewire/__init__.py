@@ -1,0 +1,16 @@
+"""Publish/subscribe of a Namewire node, in pure Python.
+
+>>> from namewire import Publisher, Subscriber
+>>> publisher = Publisher("/run/nfd/nfd.pubsub.sock")
+>>> item = publisher.announce("/sensors/room1/temperature")
+>>> publisher.publish(item, b"21.5")
+
+Publications go through a ring in shared memory, as between programs in Rust. Needs Linux 5.1 and
+Python 3.9. Tests: tests/pubsub.
+"""
+
+from .connection import NodeError, Refused
+from .publisher import Publisher
+from .subscriber import Lost, Publication, Subscriber
+
+__all__ = ["Lost", "NodeError", "Publication", "Publisher", "Refused", "Subscriber"]

@@ -1,0 +1,12 @@
+//! Publish/subscribe between applications and their node: names, patterns, rules, messages and the
+//! status as JSON.
+//!
+//! The payload of publications is not here: it goes through a ring in shared memory
+//! (`nw_faces::local_pubsub`), or in [`message::Fragment`]s for applications without it.
+
+pub mod message;
+pub mod name;
+pub mod status;
+
+pub use message::{Event, Fragment, MessageFault, Reply, Request, VERSION};
+pub use name::{ItemName, NameFault, ScopePattern};

@@ -17,6 +17,7 @@ const LAYERS: &[(u32, &[&str])] = &[
             "nw-app",
             "nw-sim",
             "nw-balancer",
+            "nw-manager",
             "nw-traffic",
             "nw-testbed",
             "nw-experiments",

@@ -8,7 +8,17 @@ use std::collections::BTreeMap;
 const LAYERS: &[(u32, &[&str])] = &[
     (1, &["nw-name", "nw-packet-types", "nw-wire", "nw-report-kit"]),
     (2, &["nw-tables", "nw-trust", "nw-slot-table"]),
-    (3, &["nw-element-api", "nw-elements", "nw-graph-language", "nw-link", "nw-testkit"]),
+    (
+        3,
+        &[
+            "nw-element-api",
+            "nw-elements",
+            "nw-graph-language",
+            "nw-link",
+            "nw-manage",
+            "nw-testkit",
+        ],
+    ),
     (4, &["nw-faces", "nw-kernel", "nw-api", "nw-control"]),
     (5, &["nw-router", "nw-rest-api", "nw-graph", "nw-service"]),
     (
@@ -36,6 +46,10 @@ const WITHIN: &[(&str, &str)] = &[
     ("nw-graph-language", "nw-elements"),
     ("nw-graph-language", "nw-link"),
     ("nw-link", "nw-element-api"),
+    ("nw-manage", "nw-element-api"),
+    ("nw-manage", "nw-elements"),
+    ("nw-manage", "nw-graph-language"),
+    ("nw-manage", "nw-link"),
     ("nw-testkit", "nw-element-api"),
     ("nw-control", "nw-api"),
     ("nw-rest-api", "nw-router"),
@@ -64,6 +78,7 @@ const PURE: &[&str] = &[
     "nw-element-api",
     "nw-elements",
     "nw-graph-language",
+    "nw-manage",
     "nw-control",
     "nw-testkit",
     "nw-link",

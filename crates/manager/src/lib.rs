@@ -8,3 +8,8 @@
 #![doc = include_str!("../README.md")]
 
 pub mod engine;
+mod events;
+mod service_client;
+mod steps;
+pub mod store;
+mod world;

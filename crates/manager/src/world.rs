@@ -8,7 +8,8 @@ use crate::engine::{
     ProcessEngine, Started, graph_hash,
 };
 use crate::service_client::{self, ServiceError};
-use nw_api::service::{GraphText, ServiceElement, ServiceLink, ServiceStatus};
+use nw_api::network::NetworkRoute;
+use nw_api::service::{ElementRoutes, GraphText, ServiceElement, ServiceLink, ServiceStatus};
 use nw_graph_language::network::EngineKind;
 use nw_manage::observed::{InstanceState, Observed, ObservedFace, ObservedInstance};
 use nw_manage::target::{InstanceId, Target, TargetHost};
@@ -17,6 +18,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Elements that have routes on their control socket.
+const ROUTED_ELEMENTS: [&str; 2] = ["name_router", "router"];
 /// Threads that ask services at one time.
 const ASKING_THREADS_MAX: usize = 8;
 
@@ -218,6 +221,32 @@ impl World {
             Some(engine) => engine.logs(&self.directory, &engine_key(id), lines),
             None => Err(EngineError::Unknown(id.to_string())),
         }
+    }
+
+    /// Asks all name routers of an observation for their routes.
+    pub fn routes(&self, seen: &Seen) -> Vec<NetworkRoute> {
+        let mut routes = Vec::new();
+        for (id, instance) in &seen.instances {
+            let is_router =
+                |element: &&ServiceElement| ROUTED_ELEMENTS.contains(&&*element.element);
+            for element in instance.elements.iter().filter(is_router) {
+                let path = format!("/v1/elements/{}/routes", element.name);
+                let listed = service_client::get::<ElementRoutes>(&instance.engine.control, &path);
+                // One that does not answer ends, or is reported as not running.
+                for route in listed.into_iter().flat_map(|listed| listed.routes) {
+                    let origin = serde_json::to_value(route.origin).unwrap_or_default();
+                    routes.push(NetworkRoute {
+                        instance: id.to_string(),
+                        element: element.name.clone(),
+                        prefix: route.prefix,
+                        face: route.link,
+                        cost: route.cost,
+                        origin: origin.as_str().unwrap_or_default().to_owned(),
+                    });
+                }
+            }
+        }
+        routes
     }
 
     /// Returns the control socket of an instance.

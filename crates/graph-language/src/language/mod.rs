@@ -105,6 +105,10 @@ impl GraphFile {
             return (file, problems);
         }
         problems.extend(crate::check::check_with(&file.graph, &unresolved));
+        // Services are parts of the graph: its own problems come first.
+        if problems.is_empty() {
+            problems.extend(crate::check::check_network(&file));
+        }
         problems.sort();
         problems.dedup();
         (file, problems)

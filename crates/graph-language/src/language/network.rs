@@ -87,7 +87,8 @@ impl<'a> Parser<'a> {
             match key {
                 "agent" => host.is_remote = flag(value)?,
                 "address" => {
-                    let parsed = value.parse().map_err(|_| "an address is 192.0.2.1 or 2001:db8::1");
+                    let parsed =
+                        value.parse().map_err(|_| "an address is 192.0.2.1 or 2001:db8::1");
                     host.address = Some(parsed?);
                 }
                 "cores" => host.cores = Some(decimal(value, 0.01, 1024.0)?),
@@ -149,11 +150,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses names up to `}`, separated by commas or white space.
-    fn members(
-        &mut self,
-        service: &mut Service,
-        scanner: &mut Scanner<'a>,
-    ) -> Result<(), Problem> {
+    fn members(&mut self, service: &mut Service, scanner: &mut Scanner<'a>) -> Result<(), Problem> {
         loop {
             scanner.skip_blank_lines();
             let at = scanner.position();
@@ -185,7 +182,8 @@ impl<'a> Parser<'a> {
         let at = scanner.position();
         let word = scanner.option_word();
         let bounds = range(word).ok().filter(|(min, max)| {
-            (1..=u64::from(INSTANCES_MAX)).contains(min) && (*min..=u64::from(INSTANCES_MAX)).contains(max)
+            (1..=u64::from(INSTANCES_MAX)).contains(min)
+                && (*min..=u64::from(INSTANCES_MAX)).contains(max)
         });
         let Some((min, max)) = bounds else {
             let what = format!("`{word}` is not a number of instances");
@@ -283,7 +281,8 @@ impl<'a> Parser<'a> {
                     let by = scanner.name();
                     scanner.skip_blank_lines();
                     if by != Some("by") || scanner.peek() != Some('"') {
-                        let what = format!("{} where `by \"KEY\"` is expected", scanner.next_token());
+                        let what =
+                            format!("{} where `by \"KEY\"` is expected", scanner.next_token());
                         return Err(Problem::new(scanner.position(), what, TRUST));
                     }
                     let keys = scanner.text()?;
@@ -293,7 +292,8 @@ impl<'a> Parser<'a> {
                     return Err(Problem::new(position, "`trust {` is not closed", TRUST));
                 }
                 word => {
-                    let token = word.map_or_else(|| scanner.next_token(), |word| format!("`{word}`"));
+                    let token =
+                        word.map_or_else(|| scanner.next_token(), |word| format!("`{word}`"));
                     let what = format!("unexpected {token} within trust");
                     return Err(Problem::new(position, what, TRUST));
                 }
@@ -393,7 +393,8 @@ impl<'a> Parser<'a> {
             let problem = if !names.contains(&key) {
                 let what = format!("`{key}` is not an option here");
                 let near = suggest(key, names.iter().copied());
-                let remedy = near.map_or(remedy.to_owned(), |near| format!("did you mean `{near}`?"));
+                let remedy =
+                    near.map_or(remedy.to_owned(), |near| format!("did you mean `{near}`?"));
                 Some(Problem::new(position, what, remedy))
             } else if given.contains(&key) {
                 let what = format!("option `{key}` is given twice");
@@ -432,9 +433,8 @@ fn expect_one_of<T: Copy>(
 ) -> Result<T, Problem> {
     let position = scanner.position();
     let word = scanner.option_word();
-    one_of(word, known).map_err(|remedy| {
-        Problem::new(position, format!("no {what} is called `{word}`"), remedy)
-    })
+    one_of(word, known)
+        .map_err(|remedy| Problem::new(position, format!("no {what} is called `{word}`"), remedy))
 }
 
 fn one_of<T: Copy>(word: &str, known: &[(&'static str, T)]) -> Result<T, String> {
@@ -494,7 +494,8 @@ fn range(value: &str) -> Result<(u64, u64), String> {
 
 const PORTS: &str = "write the first and the last port, such as 16400..16499";
 const HOST: &str = "write host NAME = process or host NAME = docker, followed by agent, address=IP, cores=N, mib=N, image=NAME or ports=A..B";
-const SERVICE: &str = "write service NAME on HOST { ELEMENT, ELEMENT }, with quota=67% before the bracket if needed";
+const SERVICE: &str =
+    "write service NAME on HOST { ELEMENT, ELEMENT }, with quota=67% before the bracket if needed";
 const SCALE: &str = "write scale SERVICE 1..4, followed by target=70%, low=20%, tolerance=10%, hold=5s, cool=20s, by=name or depth=N";
 const LINK: &str = "write link A -> B over unix, shm, tcp or udp, followed by cost=N";
 const TRUST: &str = "write trust { anchor \"FILE\" allow \"/NAMES/<..>\" by \"/KEYS/KEY/<_>\" }, each on a line of its own";

@@ -7,44 +7,68 @@ use nw_element_api::Kind;
 use nw_graph_language::model::ALL_KINDS;
 use nw_graph_language::{Connection, Graph, Position, Source, Target};
 
-/// Returns `base` with those faces of `other` that it lacks. Nothing is sent to these faces, except
+/// Returns `base` with those faces of `other` that it lacks, and with the inputs of `other` for
+/// packets that `base` leads from a face to no element. Nothing is sent to the added faces, except
 /// replies to what arrives by them.
 pub(super) fn with_faces_of(base: &Graph, other: &Graph) -> Graph {
     let mut merged = base.clone();
     for (at, face) in other.faces.iter().enumerate() {
-        if base.face_index(&face.name).is_some() {
-            continue;
-        }
-        let index = merged.faces.len();
-        merged.faces.push(face.clone());
-        merged.faces[index].is_default = false;
-        let own = Source::Face(at);
-        let from = match other.connections.iter().any(|connection| connection.from == own) {
-            true => own,
-            false => Source::Faces,
-        };
-        let targets: Vec<(Kind, Target)> =
-            ALL_KINDS.iter().map(|kind| (*kind, lead(base, other, from, *kind))).collect();
-        let as_all_faces =
-            |(kind, to): &(Kind, Target)| base.target_for(Source::Faces, *kind) == Some(*to);
-        if targets.iter().all(as_all_faces) {
-            continue;
-        }
-        for (kind, to) in targets {
-            let from = Source::Face(index);
-            let overlaps = |known: &Connection| {
-                let kinds =
-                    |to| if matches!(to, Target::Port(..)) { base.kinds_into(to) } else { &[] };
-                known.from == from
-                    && (known.to == to
-                        || kinds(known.to).iter().any(|kind| kinds(to).contains(kind)))
-            };
-            if !merged.connections.iter().any(overlaps) && accepts(base, to, kind) {
-                merged.connections.push(Connection { from, to, position: Position::default() });
+        let from = source(other, at);
+        let led = |kind: &Kind| (*kind, lead(base, other, from, *kind));
+        let index = base.face_index(&face.name);
+        let targets: Vec<(Kind, Target)> = match index {
+            None => ALL_KINDS.iter().map(led).collect(),
+            Some(index) => {
+                let own = source(base, index);
+                let target = |kind: &Kind| match base.target_for(own, *kind) {
+                    Some(to @ Target::Port(..)) => (*kind, to),
+                    Some(to) => match led(kind) {
+                        (_, added @ Target::Port(..)) => (*kind, added),
+                        _ => (*kind, to),
+                    },
+                    None => led(kind),
+                };
+                ALL_KINDS.iter().map(target).collect()
             }
-        }
+        };
+        let index = index.unwrap_or_else(|| {
+            merged.faces.push(face.clone());
+            let index = merged.faces.len() - 1;
+            merged.faces[index].is_default = false;
+            index
+        });
+        connect(base, &mut merged, index, &targets);
     }
     merged
+}
+
+/// Returns the source of a face's packets: the face, or all faces if it has no connection.
+fn source(graph: &Graph, face: usize) -> Source {
+    let own = Source::Face(face);
+    match graph.connections.iter().any(|connection| connection.from == own) {
+        true => own,
+        false => Source::Faces,
+    }
+}
+
+/// Adds the connections that lead packets of each kind from a face to a target.
+fn connect(base: &Graph, merged: &mut Graph, face: usize, targets: &[(Kind, Target)]) {
+    let from = source(merged, face);
+    if targets.iter().all(|(kind, to)| merged.target_for(from, *kind) == Some(*to)) {
+        return;
+    }
+    for (kind, to) in targets {
+        let from = Source::Face(face);
+        let overlaps = |known: &Connection| {
+            let kinds = |to| if matches!(to, Target::Port(..)) { base.kinds_into(to) } else { &[] };
+            known.from == from
+                && (known.to == *to || kinds(known.to).iter().any(|kind| kinds(*to).contains(kind)))
+        };
+        if !merged.connections.iter().any(overlaps) && accepts(base, *to, *kind) {
+            let position = Position::default();
+            merged.connections.push(Connection { from, to: *to, position });
+        }
+    }
 }
 
 fn accepts(base: &Graph, to: Target, kind: Kind) -> bool {

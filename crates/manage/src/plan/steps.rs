@@ -247,11 +247,12 @@ impl<'a> Planner<'a> {
         for kept in &mut self.kept {
             let wired = with_faces_of(&kept.now, &kept.wanted);
             let new = wired.faces.len() - kept.now.faces.len();
-            if new == 0 {
+            if language::write(&wired) == language::write(&kept.now) {
                 continue;
             }
             let id = &kept.target.id;
-            let reason = format!("{id} gets {new} faces, to which nothing is sent yet");
+            let reason =
+                format!("{id} accepts packets by {new} new faces; it sends none there yet");
             let order = InsertionOrder::MakeBeforeBreak;
             steps.push(set_graph(id, &wired, Some(&kept.now), order, reason));
             kept.current = wired;

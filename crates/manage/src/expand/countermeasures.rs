@@ -13,9 +13,6 @@ use nw_graph_language::{Connection, Graph, Node, Position, Source, Target};
 /// Most names that one filter rejects.
 const NAMES_MAX: usize = 1024;
 
-/// Prefix of the names of elements that a defence adds.
-pub(super) const PREFIX: &str = "defence-";
-
 /// Returns the document's graph and network with all countermeasures.
 pub(super) fn apply(
     document: &Document,
@@ -25,20 +22,21 @@ pub(super) fn apply(
     let mut network = document.file.network.clone();
     let mut errors = Vec::new();
     for countermeasure in &decisions.countermeasures {
+        let name = countermeasure.element_name();
         let done = match countermeasure {
             Countermeasure::Verify { element, sample, is_isolated } => {
-                verify(&mut graph, &network, decisions, element, *sample)
-                    .map(|name| (name, element, *is_isolated))
+                verify(&mut graph, &network, decisions, &name, element, *sample)
+                    .map(|()| (element, *is_isolated))
             }
             Countermeasure::Filter { element, names } => {
-                filter(&mut graph, element, names).map(|name| (name, element, false))
+                filter(&mut graph, &name, element, names).map(|()| (element, false))
             }
             Countermeasure::Limit { element, rate } => {
-                limit(&mut graph, element, *rate).map(|name| (name, element, false))
+                limit(&mut graph, &name, element, *rate).map(|()| (element, false))
             }
         };
         match done {
-            Ok((name, element, is_isolated)) => {
+            Ok((element, is_isolated)) => {
                 place(&graph, &mut network, name, element, is_isolated);
             }
             Err(error) => errors.push(error),
@@ -156,18 +154,14 @@ fn insert_before_data(
     Ok(())
 }
 
-/// Returns the name of the verifier of an element.
-pub(crate) fn verifier_name(element: &str) -> String {
-    format!("{PREFIX}verify-{element}")
-}
-
 fn verify(
     graph: &mut Graph,
     network: &Network,
     decisions: &Decisions,
+    name: &str,
     element: &str,
     sample: f64,
-) -> Result<String, String> {
+) -> Result<(), String> {
     let mut anchors = Vec::new();
     for anchor in &network.anchors {
         let certificate = decisions.anchors.get(&anchor.file);
@@ -183,33 +177,28 @@ fn verify(
         ("rules", Value::List(rules.collect())),
         ("sample", Value::Float(sample)),
     ];
-    let name = verifier_name(element);
-    let inserted = add_node(graph, name.clone(), "signature_verifier", parameters)?;
-    insert_before_data(graph, element, inserted, "valid")?;
-    Ok(name)
+    let inserted = add_node(graph, name.to_owned(), "signature_verifier", parameters)?;
+    insert_before_data(graph, element, inserted, "valid")
 }
 
-fn filter(graph: &mut Graph, element: &str, names: &[String]) -> Result<String, String> {
+fn filter(graph: &mut Graph, name: &str, element: &str, names: &[String]) -> Result<(), String> {
     let rules = names.iter().take(NAMES_MAX).map(|name| text(format!("deny {name}")));
     let rules = Value::List(rules.collect());
-    let name = format!("{PREFIX}filter-{element}");
-    let inserted = add_node(graph, name.clone(), "name_filter", vec![("rules", rules)])?;
-    insert_before_data(graph, element, inserted, "passed")?;
-    Ok(name)
+    let inserted = add_node(graph, name.to_owned(), "name_filter", vec![("rules", rules)])?;
+    insert_before_data(graph, element, inserted, "passed")
 }
 
 /// Puts a limiter after the port of an element by which Interests leave, and before the faces by
 /// which their replies leave.
-fn limit(graph: &mut Graph, element: &str, rate: u64) -> Result<String, String> {
+fn limit(graph: &mut Graph, name: &str, element: &str, rate: u64) -> Result<(), String> {
     let at = node(graph, element)?;
     let out = port_of(graph.nodes[at].entry.outs, Kind::Interest)
         .ok_or_else(|| format!("no Interest leaves {element:?}"))?;
     let from = Source::Port(at, out);
     let behind = reached(graph, from);
-    let name = format!("{PREFIX}limit-{element}");
     let rate = Value::Integer(i64::try_from(rate).unwrap_or(i64::MAX));
     let parameters = vec![("rate", rate), ("on_exceed", text("nack"))];
-    let limiter = add_node(graph, name.clone(), "rate_limiter", parameters)?;
+    let limiter = add_node(graph, name.to_owned(), "rate_limiter", parameters)?;
     let limiter_in = |graph: &Graph, kind| port_of(graph.nodes[limiter].entry.ins, kind);
     let limiter_out = |graph: &Graph, kind| port_of(graph.nodes[limiter].entry.outs, kind);
     let ports = |graph: &Graph, kind| Some((limiter_in(graph, kind)?, limiter_out(graph, kind)?));
@@ -233,7 +222,7 @@ fn limit(graph: &mut Graph, element: &str, rate: u64) -> Result<String, String> 
         let reply = ports(graph, kind).ok_or_else(missing)?;
         connect(graph, Source::Port(limiter, reply.1), Target::Faces);
     }
-    Ok(name)
+    Ok(())
 }
 
 /// Returns the elements that Interests reach from a port.

@@ -3,7 +3,7 @@
 
 use super::ExpandError;
 use crate::routes::{Origin, RouteNetwork};
-use crate::target::{Decisions, Origin as InstanceOrigin};
+use crate::target::{DEFENCE_PREFIX, Decisions, Origin as InstanceOrigin};
 use nw_element_api::{Kind, Value};
 use nw_graph_language::network::{LinkKind, Network};
 use nw_graph_language::partition::partition;
@@ -190,7 +190,7 @@ fn site(name: String, graph: Graph, network: &Network, decisions: &Decisions) ->
     let scale = network.scales.iter().find(|scale| scale.service == name);
     let wanted = decisions.replicas.get(&name).copied();
     let replicas = scale.map_or(1, |scale| wanted.unwrap_or(scale.min).clamp(scale.min, scale.max));
-    let is_defence = name.starts_with(super::countermeasures::PREFIX);
+    let is_defence = name.starts_with(DEFENCE_PREFIX);
     Site {
         host: network.host_of(&name).map(|host| host.name.clone()),
         quota_cores: line.and_then(|line| line.quota_cores),

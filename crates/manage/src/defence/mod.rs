@@ -31,9 +31,6 @@ pub struct ElementSample {
     pub interests: u64,
     /// Interests answered since its start: hits of a content store, or Data returned.
     pub answered: u64,
-    /// Interests not answered although their Data had been stored before, since its start. `None`
-    /// if the store does not count them; suspicion then rests on the hit ratio alone.
-    pub known_misses: Option<u64>,
     /// Packets whose signature was checked by the element's verifier, since its start.
     pub verified: u64,
     /// Names of Data that its verifier rejected since the last sample; newest last.

@@ -1,7 +1,8 @@
 //! Content poisoning: fake Data fill a content store.
 //!
-//! Suspicion: the hit ratio of two periods is well below its slow average, and, where the store
-//! counts them, so many more Data are missing that had been stored. Proof: a verifier before the
+//! Suspicion: the hit ratio of two periods is well below its slow average, and most of the
+//! additional misses are additional Interests, which bring no more hits. So other names that become
+//! popular are not suspicious, which turn hits into misses, nor are more consumers. Proof: a verifier before the
 //! store rejects Data. Then what may be poisoned is erased, and the verifier moves towards the
 //! origin: a second one is tried one element further, and the first is taken out when the second
 //! one rejects Data.
@@ -17,6 +18,10 @@ const AVERAGE_WEIGHT: f64 = 0.05;
 const LEARN_PERIODS: u32 = 10;
 /// Fall of the hit ratio, in mean deviations, that is suspicious.
 const DEVIATIONS: f64 = 4.0;
+/// Growth of the hits that speaks against an attack: it shows that there are more consumers.
+const HITS_GROWTH_MAX: f64 = 1.1;
+/// Share of the additional misses that additional Interests must account for.
+const ADDED_SHARE: f64 = 0.6;
 /// Rejected Data of one period that confirm an attack.
 const FAILURES_MIN: usize = 3;
 /// Periods in which a verifier that is tried further on must reject Data.
@@ -53,7 +58,8 @@ struct Averages {
     periods: u32,
     ratio: f64,
     deviation: f64,
-    known_misses: f64,
+    requests: f64,
+    misses: f64,
 }
 
 /// One period of a store.
@@ -61,7 +67,12 @@ struct Averages {
 struct Period {
     requests: u64,
     ratio: f64,
-    known_misses: Option<f64>,
+}
+
+impl Period {
+    fn misses(&self) -> f64 {
+        self.requests as f64 * (1.0 - self.ratio)
+    }
 }
 
 impl Averages {
@@ -74,14 +85,19 @@ impl Averages {
             self.deviation += weight * (deviation - self.deviation);
         }
         self.ratio += weight * (period.ratio - self.ratio);
-        self.known_misses += weight * (period.known_misses.unwrap_or(0.0) - self.known_misses);
+        self.requests += weight * (period.requests as f64 - self.requests);
+        self.misses += weight * (period.misses() - self.misses);
     }
 
     fn is_suspicious(&self, period: &Period, fall: f64) -> bool {
         let is_low = period.ratio < self.ratio * (1.0 - fall)
             && self.ratio - period.ratio > DEVIATIONS * self.deviation;
-        let rose = |share: f64| share > 2.0 * self.known_misses + 0.05;
-        self.periods >= LEARN_PERIODS && is_low && period.known_misses.is_none_or(rose)
+        let more_misses = period.misses() - self.misses;
+        let more_requests = period.requests as f64 - self.requests;
+        let is_added = more_requests >= ADDED_SHARE * more_misses;
+        let hits = period.requests as f64 * period.ratio;
+        let has_no_more_hits = hits <= HITS_GROWTH_MAX * (self.requests - self.misses);
+        self.periods >= LEARN_PERIODS && is_low && is_added && has_no_more_hits
     }
 }
 
@@ -284,11 +300,7 @@ fn period(before: &ElementSample, now: &ElementSample) -> Option<Period> {
     let requests = now.interests.checked_sub(before.interests)?;
     let hits = now.answered.checked_sub(before.answered)?.min(requests);
     let share = |count: u64| if requests == 0 { 0.0 } else { count as f64 / requests as f64 };
-    let known_misses = match (before.known_misses, now.known_misses) {
-        (Some(before), Some(now)) => Some(share(now.checked_sub(before)?)),
-        _ => None,
-    };
-    Some(Period { requests, ratio: share(hits), known_misses })
+    Some(Period { requests, ratio: share(hits) })
 }
 
 /// Returns the prefixes of rejected names, without their last component, most frequent first.

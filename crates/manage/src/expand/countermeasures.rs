@@ -3,7 +3,7 @@
 
 use super::ExpandError;
 use crate::document::Document;
-use crate::target::{Countermeasure, Decisions};
+use crate::target::{Countermeasure, DEFENCE_PREFIX, Decisions};
 use nw_element_api::Value;
 use nw_element_api::{Kind, Parameters, PortInfo};
 use nw_elements::catalogue::{self, Entry};
@@ -29,7 +29,7 @@ pub(super) fn apply(
                     .map(|()| (element, *is_isolated))
             }
             Countermeasure::Filter { element, names } => {
-                filter(&mut graph, &name, element, names).map(|()| (element, false))
+                filter(&mut graph, &network, &name, element, names).map(|()| (element, false))
             }
             Countermeasure::Limit { element, rate } => {
                 limit(&mut graph, &name, element, *rate).map(|()| (element, false))
@@ -38,6 +38,13 @@ pub(super) fn apply(
         match done {
             Ok((element, is_isolated)) => {
                 place(&graph, &mut network, name, element, is_isolated);
+                let gate = gate_name(element);
+                let is_placed = network.is_empty() || network.service_of(&gate) != gate;
+                if graph.node_index(&gate).is_some() && !is_placed {
+                    let owner =
+                        if is_isolated { countermeasure.element_name() } else { element.clone() };
+                    place(&graph, &mut network, gate, &owner, false);
+                }
             }
             Err(error) => errors.push(error),
         }
@@ -135,6 +142,7 @@ fn connect(graph: &mut Graph, from: Source, to: Target) {
 /// Puts an element with one input before the port of another one that accepts Data.
 fn insert_before_data(
     graph: &mut Graph,
+    network: &Network,
     element: &str,
     inserted: usize,
     passed: &str,
@@ -143,15 +151,48 @@ fn insert_before_data(
     let port = port_of(graph.nodes[at].entry.ins, Kind::Data)
         .ok_or_else(|| format!("no Data enters {element:?}"))?;
     let target = Target::Port(at, port);
+    let service = network.service_of(element);
+    let is_outside = |connection: &Connection| match connection.from {
+        Source::Port(node, _) => {
+            let name = &graph.nodes[node].name;
+            !name.starts_with(DEFENCE_PREFIX) && network.service_of(name) != service
+        }
+        Source::Face(_) | Source::Faces => true,
+    };
+    let mut entries = graph.connections.iter().filter(|connection| connection.to == target);
+    let into = match entries.any(is_outside) {
+        // A face carries all kinds of packets, and the inserted element would take them all.
+        true => gate(graph, element, inserted)?,
+        false => Target::Port(inserted, 0),
+    };
     for connection in &mut graph.connections {
         if connection.to == target {
-            connection.to = Target::Port(inserted, 0);
+            connection.to = into;
         }
     }
     let out = catalogue::port(graph.nodes[inserted].entry.outs, passed)
         .ok_or_else(|| format!("no port {passed}"))?;
     connect(graph, Source::Port(inserted, out), target);
     Ok(())
+}
+
+/// Adds an element with a port for each kind, of which only Data are used, before an inserted
+/// element. Returns its input.
+fn gate(graph: &mut Graph, element: &str, inserted: usize) -> Result<Target, String> {
+    let gate = add_node(graph, gate_name(element), "rate_limiter", Vec::new())?;
+    let entry = graph.nodes[gate].entry;
+    for kind in [Kind::Interest, Kind::Data, Kind::Nack] {
+        let to = if kind == Kind::Data { Target::Port(inserted, 0) } else { Target::Faces };
+        let out = port_of(entry.outs, kind).ok_or("a rate limiter emits all kinds of packets")?;
+        connect(graph, Source::Port(gate, out), to);
+    }
+    let into = port_of(entry.ins, Kind::Data).ok_or("a rate limiter takes Data")?;
+    Ok(Target::Port(gate, into))
+}
+
+/// Returns the name of the element that keeps other packets than Data from an inserted element.
+fn gate_name(element: &str) -> String {
+    format!("{DEFENCE_PREFIX}gate-{element}")
 }
 
 fn verify(
@@ -178,14 +219,20 @@ fn verify(
         ("sample", Value::Float(sample)),
     ];
     let inserted = add_node(graph, name.to_owned(), "signature_verifier", parameters)?;
-    insert_before_data(graph, element, inserted, "valid")
+    insert_before_data(graph, network, element, inserted, "valid")
 }
 
-fn filter(graph: &mut Graph, name: &str, element: &str, names: &[String]) -> Result<(), String> {
+fn filter(
+    graph: &mut Graph,
+    network: &Network,
+    name: &str,
+    element: &str,
+    names: &[String],
+) -> Result<(), String> {
     let rules = names.iter().take(NAMES_MAX).map(|name| text(format!("deny {name}")));
     let rules = Value::List(rules.collect());
     let inserted = add_node(graph, name.to_owned(), "name_filter", vec![("rules", rules)])?;
-    insert_before_data(graph, element, inserted, "passed")
+    insert_before_data(graph, network, element, inserted, "passed")
 }
 
 /// Puts a limiter after the port of an element by which Interests leave, and before the faces by

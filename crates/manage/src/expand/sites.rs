@@ -5,7 +5,9 @@ use super::ExpandError;
 use crate::routes::{Origin, RouteNetwork};
 use crate::target::{DEFENCE_PREFIX, Decisions, Origin as InstanceOrigin};
 use nw_element_api::{Kind, Value};
-use nw_graph_language::network::{LinkKind, Network};
+use nw_graph_language::network::{
+    LinkKind, Network, STATELESS_SERVICES_MAX, is_stateless, overlong_label_path,
+};
 use nw_graph_language::partition::partition;
 use nw_graph_language::{Graph, Source, Target};
 use std::collections::BTreeMap;
@@ -178,6 +180,28 @@ impl Sites {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a network in which a token has no room for the labels of a path: forwarders before
+    /// several instances add one.
+    pub fn check_label_budget(&self) -> Result<(), ExpandError> {
+        let is_stateless: Vec<bool> =
+            self.sites.iter().map(|site| is_stateless(&site.graph)).collect();
+        let mut edges: Vec<Vec<usize>> = vec![Vec::new(); self.sites.len()];
+        for link in &self.links {
+            let [from, to] = &link.ends;
+            edges[from.site].push(to.site);
+            if link.is_join {
+                edges[to.site].push(from.site);
+            }
+        }
+        let Some(path) = overlong_label_path(&is_stateless, &edges) else { return Ok(()) };
+        let names: Vec<&str> = path.iter().map(|at| self.sites[*at].name.as_str()).collect();
+        Err(ExpandError(vec![format!(
+            "{} services in a row without a pending Interest table: {}; replies find their way across at most {STATELESS_SERVICES_MAX}: run fewer instances, or put two of them into one service",
+            path.len(),
+            names.join(" -> ")
+        )]))
     }
 
     fn site_of_element(&self, element: &str) -> Option<usize> {

@@ -4,14 +4,14 @@ use super::network::service_named;
 use crate::network::{Network, STATELESS_SERVICES_MAX, is_stateless, overlong_label_path};
 use crate::partition::{Part, partition};
 use crate::{Graph, Position, Problem, Target};
-use nw_element_api::Kind;
+use nw_element_api::{Kind, Value};
 use std::collections::BTreeSet;
 
 /// Reports services that can't run alone, links that can't be made, and paths that are too long or
 /// lead in a circle.
 pub(super) fn check(graph: &Graph, network: &Network, problems: &mut Vec<Problem>) {
     let groups = network.groups(graph);
-    let parts = match partition(graph, &groups) {
+    let parts = match partition(&without_static_routes(graph, network), &groups) {
         Ok(parts) => parts,
         Err(found) => return problems.extend(found),
     };
@@ -24,6 +24,21 @@ pub(super) fn check(graph: &Graph, network: &Network, problems: &mut Vec<Problem
     label_budget(network, &parts, &edges, problems);
     rings(network, &parts, problems);
     routes(network, &parts, problems);
+}
+
+/// Returns the graph without the routes that the parser added: those that do not fit are reported
+/// with their own position.
+fn without_static_routes(graph: &Graph, network: &Network) -> Graph {
+    let mut graph = graph.clone();
+    for node in &mut graph.nodes {
+        let own = network.routes.iter().filter(|route| route.element == node.name).count();
+        if let Some((_, Value::List(list))) =
+            node.parameters.0.iter_mut().find(|(name, _)| name == "routes")
+        {
+            list.truncate(list.len().saturating_sub(own));
+        }
+    }
+    graph
 }
 
 /// Returns the position of a service in the file: of its line, else of its first element.

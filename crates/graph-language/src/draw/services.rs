@@ -2,7 +2,7 @@
 
 use super::{Block, Link};
 use crate::network::Network;
-use crate::partition::{Part, partition};
+use crate::partition::{Part, split};
 use crate::{GraphFile, Target};
 use nw_element_api::Kind;
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ impl Services {
             return None;
         }
         let groups = file.network.groups(&file.graph);
-        let parts = partition(&file.graph, &groups).ok()?;
+        let parts = split(&file.graph, &groups).ok()?;
         let mut services = Services { blocks: Vec::new(), links: Vec::new(), hosts: Vec::new() };
         for part in &parts {
             services.add(part.name.clone(), label(&file.network, part), false);

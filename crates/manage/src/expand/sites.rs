@@ -8,7 +8,7 @@ use nw_element_api::{Kind, Value};
 use nw_graph_language::network::{
     LinkKind, Network, STATELESS_SERVICES_MAX, is_stateless, overlong_label_path,
 };
-use nw_graph_language::partition::partition;
+use nw_graph_language::partition::{partition, split};
 use nw_graph_language::{Graph, Source, Target};
 use std::collections::BTreeMap;
 
@@ -56,7 +56,12 @@ impl Sites {
         decisions: &Decisions,
     ) -> Result<Sites, ExpandError> {
         let groups = network.groups(graph);
-        let parts = partition(graph, &groups).map_err(|problems| {
+        // The document has been checked; what countermeasures add has not.
+        let parts = match decisions.countermeasures.is_empty() {
+            true => split(graph, &groups),
+            false => partition(graph, &groups),
+        };
+        let parts = parts.map_err(|problems| {
             ExpandError(problems.iter().map(|problem| problem.to_string()).collect())
         })?;
         let mut links = Vec::new();

@@ -11,6 +11,7 @@ pub mod config;
 pub mod counters;
 pub mod exposition;
 pub mod management;
+pub mod network;
 pub mod pcapng;
 pub mod pubsub;
 pub mod report;

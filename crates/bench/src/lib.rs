@@ -13,6 +13,7 @@ pub mod forward;
 pub mod idle;
 pub mod insert;
 pub mod local_pubsub;
+pub mod manager;
 mod netns;
 pub mod process;
 pub mod publish_subscribe;

@@ -6,8 +6,9 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
 use nw_bench::{
-    balancer, cluster, control, endpoints, forward, idle, insert, local_pubsub, publish_subscribe,
-    relay, report, services, shards, sim, table_rows, transfer, udp_baseline, verify, veth,
+    balancer, cluster, control, endpoints, forward, idle, insert, local_pubsub, manager,
+    publish_subscribe, relay, report, services, shards, sim, table_rows, transfer, udp_baseline,
+    verify, veth,
 };
 use nw_name::Name;
 use nw_traffic::machine::Machine;
@@ -181,6 +182,7 @@ const ROWS: &[&str] = &[
     "cluster/multicast",
     "cluster/failover",
     "balancer/xdp",
+    "manager/plan",
 ];
 
 fn main() -> Result<ExitCode> {
@@ -269,7 +271,7 @@ fn run(
             Some("shards") => shards::run(row)?,
             Some("transfer") => transfer::run(row)?,
             Some("chain4" | "service") => services::run(row)?,
-            Some("manager") => insert::run()?,
+            Some("manager") if *row == "manager/insert" => insert::run()?,
             Some("idle") => idle::run()?,
             Some("cluster") => cluster::run(row)?,
             Some("sim") => sim::run(row)?,
@@ -278,6 +280,7 @@ fn run(
             Some("balancer") => balancer::run(row)?,
             Some("pubsub") if *row != "pubsub/tree" => local_pubsub::run(row)?,
             Some("lipsin" | "pubsub" | "rendezvous") => publish_subscribe::run(row),
+            Some("manager") => manager::run(row)?,
             _ => table_rows::run(row),
         });
     }

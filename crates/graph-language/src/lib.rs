@@ -15,6 +15,8 @@ pub mod help;
 pub mod labels;
 pub mod language;
 pub mod model;
+pub mod network;
+pub mod partition;
 mod problem;
 mod standard;
 mod suggest;

@@ -8,22 +8,26 @@
 //! faces -> dispatcher.packet                  what leaves … enters …
 //! router.data -> cs.data -> faces             a chain: in and out by the ports of that name
 //! test "what must happen" { … }               lines of the case language (`tests/cases/README.md`)
+//! host h1 = process                           and other statements about a network (`network.rs`)
 //! ```
 //!
 //! A statement ends at the end of its line, except within brackets and before `->`. The parser
 //! reports all mistakes at once: after a mistake it goes on with the next line.
 
+mod network;
 mod scanner;
 mod write;
 
 pub use write::write;
 
 use crate::check::Unresolved;
+use crate::network::Network;
 use crate::suggest::suggest;
 use crate::{Connection, Face, Graph, Node, Position, Problem, Problems, Source, Target};
 use nw_element_api::{FaceInfo, LinkType, Parameters, PortInfo, Scope, Value};
 use nw_elements::catalogue;
 use nw_link::FaceUri;
+use nw_name::Name;
 use scanner::Scanner;
 
 /// Maximum length of a graph file, bytes.
@@ -40,6 +44,8 @@ pub struct GraphFile {
     pub graph: Graph,
     /// Tests, in the order of the file.
     pub tests: Vec<Test>,
+    /// Hosts, services and what else the file says about a network; empty in most files.
+    pub network: Network,
 }
 
 /// A test in a graph file.
@@ -100,6 +106,11 @@ impl GraphFile {
             return (file, problems);
         }
         problems.extend(crate::check::check_with(&file.graph, &unresolved));
+        if !unresolved.statement {
+            // Services are parts of the graph: they are checked when it has no problem itself.
+            let is_good = problems.is_empty();
+            problems.extend(crate::check::check_network(&file, is_good));
+        }
         problems.sort();
         problems.dedup();
         (file, problems)
@@ -116,6 +127,8 @@ struct Parser<'a> {
     chains: Vec<Vec<ChainEnd<'a>>>,
     unresolved: Unresolved,
     is_too_long: bool,
+    /// Statements about the network so far.
+    network_items: usize,
 }
 
 /// One end of an arrow, as written.
@@ -135,6 +148,7 @@ impl<'a> Parser<'a> {
         } else {
             parser.statements(text);
             parser.resolve_chains();
+            parser.add_static_routes();
         }
         parser
     }
@@ -199,6 +213,9 @@ impl<'a> Parser<'a> {
                 self.chain(scanner)
             }
             _ if name == "face" => self.face(scanner),
+            Some(next) if network::begins(name, next) => {
+                self.network_statement(name, position, scanner)
+            }
             _ if name == "test" => {
                 let what = format!("a test without a name: {}", scanner.next_token());
                 Err(Problem::new(scanner.position(), what, TEST))
@@ -476,6 +493,32 @@ impl<'a> Parser<'a> {
                         self.unresolved.to.extend(to);
                         self.unresolved.statement = true;
                     }
+                }
+            }
+        }
+    }
+
+    /// Adds static routes to the parameters of their elements, so that the graph has them wherever
+    /// it runs. Routes that do not fit are left to the checker.
+    fn add_static_routes(&mut self) {
+        let graph = &mut self.file.graph;
+        for route in &self.file.network.routes {
+            let is_face =
+                graph.faces.iter().any(|face| face.name == route.face && !face.is_listener);
+            let node = graph.nodes.iter_mut().find(|node| node.name == route.element);
+            let is_name = route.prefix.parse::<Name>().is_ok();
+            let fits = |node: &&mut Node| is_face && is_name && crate::check::has_routes(node);
+            let Some(node) = node.filter(fits) else {
+                continue;
+            };
+            let text = format!("{} {} cost={}", route.prefix, route.face, route.cost);
+            match node.parameters.0.iter_mut().find(|(name, _)| name == "routes") {
+                Some((_, Value::List(list))) => list.push(Value::Text(text)),
+                Some(_) => {}
+                None => {
+                    let list = Value::List(vec![Value::Text(text)]);
+                    node.parameters.0.push(("routes".to_owned(), list));
+                    node.parameter_positions.push(route.position);
                 }
             }
         }

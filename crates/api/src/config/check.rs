@@ -27,6 +27,7 @@ pub(super) fn contradictions(config: &Config, check: &mut Check<'_, '_>) {
         check.mismatch(given, "one of key and certificate", "both, or neither");
     }
     control(config, check);
+    page(config, check);
     faces(config, check);
     routes(config, check);
     strategies(config, check);
@@ -141,6 +142,7 @@ fn ports(config: &Config, check: &mut Check<'_, '_>) {
         ("faces.tcp.listen", &config.tcp.listen),
         ("control.listen", &config.control.listen),
         ("control.metrics_listen", &config.control.metrics_listen),
+        ("page.listen", &config.page.listen),
         ("faces.websocket.listen", &config.websocket.listen),
     ];
     for (option, listen) in streams {
@@ -203,6 +205,33 @@ fn control(config: &Config, check: &mut Check<'_, '_>) {
             "true, without a token_file",
             "a token_file, as other machines may command the router only with its secret",
         );
+    }
+}
+
+fn page(config: &Config, check: &mut Check<'_, '_>) {
+    let page = &config.page;
+    listeners("page.listen", &page.listen, check);
+    let is_https = page.public_url.as_deref().is_some_and(|url| url.starts_with("https://"));
+    if let Some(url) = &page.public_url {
+        let authority = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+        if authority.is_none_or(|authority| authority.is_empty() || authority.contains(['/', '?'])) {
+            let expected = "a scheme, a host and a port, such as https://router.example";
+            check.mismatch("page.public_url", url, expected);
+        }
+    }
+    let remote = page.listen.iter().find(|address| !address.ip().is_loopback());
+    match remote {
+        Some(remote) if !page.allow_remote => check.mismatch(
+            "page.listen",
+            format!("{remote}, which other machines reach"),
+            "addresses of this machine only, such as 127.0.0.1:6390, or allow_remote = true",
+        ),
+        Some(_) if page.token_file.is_none() || !is_https => check.mismatch(
+            "page.allow_remote",
+            "true, without a token_file and a public_url with https",
+            "both: the page commands the router, and its session must not be sent in clear",
+        ),
+        _ => {}
     }
 }
 

@@ -35,7 +35,7 @@ pub use diagnostics::{Diagnostic, Diagnostics, Renamed};
 pub use interface::{InterfacePattern, MacAddress, MacGroup};
 pub use options::{
     AllowFrom, ContentStore, Control, CsPolicy, Ethernet, FaceItem, Faces, Forwarder, Log,
-    LogFormat, Management, Multicast, Persistency, Process, Rib, RouteItem, StrategyItem, Tables,
+    LogFormat, Management, Multicast, Page, Persistency, Process, Rib, RouteItem, StrategyItem, Tables,
     Tcp, TcpCommands, Udp, Unix, WebSocket, Xdp,
 };
 pub use trust::{ANY, AllowItem, Allowed, AnchorItem, Faces as RuleFaces, IssuerItem};
@@ -87,6 +87,8 @@ pub struct Config {
     pub process: Process,
     /// `[control]`
     pub control: Control,
+    /// `[page]`
+    pub page: Page,
     /// `[[face]]`, in the file's order.
     pub face: Vec<FaceItem>,
     /// `[[route]]`, in the file's order.
@@ -149,6 +151,7 @@ impl Config {
             log: file.section(),
             process: file.section(),
             control: file.section(),
+            page: file.section(),
             face: file.items(),
             route: file.items(),
             strategy: file.items(),
@@ -188,6 +191,7 @@ impl Config {
         section::write::<Log>(&mut text);
         section::write::<Process>(&mut text);
         section::write::<Control>(&mut text);
+        section::write::<Page>(&mut text);
         section::write_item::<FaceItem>(&mut text);
         section::write_item::<RouteItem>(&mut text);
         section::write_item::<StrategyItem>(&mut text);
@@ -273,6 +277,7 @@ impl Config {
             of(&self.log),
             of(&self.process),
             of(&self.control),
+            of(&self.page),
         ];
         sections.concat()
     }
@@ -305,6 +310,7 @@ impl Config {
             of::<Log>(),
             of::<Process>(),
             of::<Control>(),
+            of::<Page>(),
             of_item::<FaceItem>(),
             of_item::<RouteItem>(),
             of_item::<StrategyItem>(),

@@ -103,17 +103,17 @@ export function Chart(props: { curves: Curves; lines: CurveLine[]; format(value:
         width: Math.max(200, element.clientWidth),
         height,
         cursor: { y: false },
-        scales: { x: { range: (_plot, _min, max) => [max - WINDOW_S, max] }, y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.15)] } },
+        scales: { x: { range: (_plot, _min, max: number | null) => [(max ?? WINDOW_S) - WINDOW_S, max ?? WINDOW_S] }, y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.15)] } },
         axes: [{ ...axis, values: (_plot, ticks) => ticks.map((tick) => clock(tick * 1000)) }, { ...axis, size: 66, values: (_plot, ticks) => ticks.map((tick) => props.format(tick)) }],
         series: [
-          { label: 'Time', value: (_plot, value: number | null) => (value === null ? '–' : clock(value * 1000)) },
+          { label: 'Time', value: (_plot, value: number | null | undefined) => (value == null ? '–' : clock(value * 1000)) },
           ...lines.map(({ text, color: name, dash }) => ({
             label: text,
             stroke: () => color(name),
             width: 2,
             dash,
             points: { show: false },
-            value: (_plot: uPlot, value: number | null) => (value === null ? '–' : props.format(value)),
+            value: (_plot: uPlot, value: number | null | undefined) => (value == null ? '–' : props.format(value)),
           })),
         ],
       },
@@ -134,7 +134,7 @@ export function Chart(props: { curves: Curves; lines: CurveLine[]; format(value:
     const current = plot.current;
     current?.setData([curves.times, ...curves.values] as uPlot.AlignedData);
     // Without a pointer over the curves the legend has the newest values.
-    if (current && (current.cursor.left ?? -1) < 0) current.setLegend({ idx: curves.times.length - 1 });
+    if (current && curves.times.length > 0 && (current.cursor.left ?? -1) < 0) current.setLegend({ idx: curves.times.length - 1 });
   }, [props.tick, curves]);
   return <div class="chart" ref={frame} role="img" aria-label={props.label} />;
 }

@@ -116,7 +116,7 @@ test('trace_shows_why_an_interest_went_where_it_did', { skip }, async (t) => {
   await tab.getByRole('button', { name: 'Start trace' }).click();
   await tab.getByText('waiting for packets').waitFor();
   await router.nw('ping', '/traced', '--count', '1');
-  const decisions = tab.locator('#trace .decisions').first();
+  const decisions = tab.locator('#trace');
   await decisions.getByText('content store', { exact: true }).first().waitFor();
   await decisions.getByText('fib', { exact: true }).first().waitFor();
   await screenshot(tab, 'trace-light');

@@ -4,6 +4,7 @@ import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { forgetSession, hasSession, logIn, logOut, request, RequestError, type Connection } from './api';
 import { ClusterView } from './cluster/view';
+import { NetworkView } from './network/view';
 import { RouterView } from './router/view';
 
 interface PageInfo {
@@ -53,7 +54,7 @@ function Page() {
   };
   if (error !== undefined && !hasSession()) return <Login error={error} onDone={() => void load()} />;
   if (!info) return <div class="login"><p role="status">{error ?? 'Connecting.'}</p>{error && <button type="button" onClick={() => void load()}>Try again</button>}</div>;
-  const View = { router: RouterView, balancer: ClusterView }[info.program] ?? RouterView;
+  const View = { router: RouterView, network: NetworkView, balancer: ClusterView }[info.program] ?? RouterView;
   return (
     <>
       <Header info={info} connection={connection} onLogOut={() => void logOut().then(() => location.reload())} />

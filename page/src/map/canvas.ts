@@ -10,8 +10,10 @@ import { outline, shapeOf, SIGNS, type Palette, type Shape } from './shapes';
 export interface MapOptions {
   /** Called when a person selects a node, or none. */
   onSelect(id: string | undefined): void;
-  /** Name under which places are kept in this browser. */
+  /** Name under which places are kept in this browser. Empty: the server keeps them. */
   storageKey: string;
+  /** Called when a person has moved a node. */
+  onMove?(id: string, place: { x: number; y: number }): void;
   palette(): Palette;
   /** Text of a link's label. */
   linkLabel(link: MapLink): string;
@@ -191,6 +193,7 @@ export class MapCanvas {
   }
 
   private loadPlaces() {
+    if (!this.options.storageKey) return;
     try {
       const stored = JSON.parse(localStorage.getItem(this.options.storageKey) ?? '[]') as [string, number, number][];
       this.places = new Map(stored.map(([id, x, y]) => [id, { x, y }]));
@@ -200,6 +203,7 @@ export class MapCanvas {
   }
 
   private storePlaces() {
+    if (!this.options.storageKey) return;
     const shown = this.graph.nodes.slice(0, PLACES_MAX);
     const rows = shown.flatMap(({ id }) => {
       const place = this.places.get(id);
@@ -246,8 +250,9 @@ export class MapCanvas {
     if (!this.dragged) return;
     const { id, moved } = this.dragged;
     this.dragged = undefined;
-    if (moved) this.storePlaces();
-    else this.options.onSelect(id);
+    if (!moved) return this.options.onSelect(id);
+    this.storePlaces();
+    this.options.onMove?.(id, this.places.get(id)!);
   };
 
   private onKey = (event: KeyboardEvent) => {

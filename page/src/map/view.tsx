@@ -10,8 +10,12 @@ import { shapeOf, SIGNS, svgPath, type Palette } from './shapes';
 
 interface Props {
   graph: MapGraph;
-  /** Name under which places are kept. */
+  /** Name of the map; with `onMove`, the server keeps places, otherwise this browser. */
   storageKey: string;
+  /** Called when a person has moved a node. */
+  onMove?(id: string, place: { x: number; y: number }): void;
+  /** Called when all nodes are to be placed again. */
+  onArrange?(): void;
   /** Values that a link's label can show: name and text. */
   labels: { name: string; text: string; format(value: number): string }[];
   /** Columns of the table. */
@@ -41,7 +45,8 @@ export function readPalette(): Palette {
   };
 }
 
-export function MapView({ graph, storageKey, labels, columns, panel }: Props) {
+export function MapView(props: Props) {
+  const { graph, storageKey, labels, columns, panel } = props;
   const canvasRef = useRef<HTMLCanvasElement>(null);
   const map = useRef<MapCanvas | undefined>(undefined);
   const [find, setFind] = useState('');
@@ -49,6 +54,8 @@ export function MapView({ graph, storageKey, labels, columns, panel }: Props) {
   const [label, setLabel] = useState(labels[0]?.name ?? '');
   const [selected, setSelected] = useState<string>();
   const [unfolded, setUnfolded] = useState<ReadonlySet<string>>(new Set());
+  const onMove = useRef(props.onMove);
+  onMove.current = props.onMove;
   const labelText = useRef<(link: MapLink) => string>(() => '');
   labelText.current = (link) => {
     const value = link.values[label];
@@ -69,7 +76,8 @@ export function MapView({ graph, storageKey, labels, columns, panel }: Props) {
   useEffect(() => {
     let palette = readPalette();
     const current = new MapCanvas(canvasRef.current!, {
-      storageKey: `nw-places:${storageKey}`,
+      storageKey: props.onMove ? '' : `nw-places:${storageKey}`,
+      onMove: (id, place) => onMove.current?.(id, place),
       onSelect: setSelected,
       palette: () => palette,
       linkLabel: (link) => labelText.current(link),
@@ -129,7 +137,15 @@ export function MapView({ graph, storageKey, labels, columns, panel }: Props) {
           <button type="button" onClick={() => map.current?.zoomBy(1.3)} aria-label="Zoom in">+</button>
           <button type="button" onClick={() => map.current?.zoomBy(0.77)} aria-label="Zoom out">−</button>
           <button type="button" onClick={() => map.current?.fit()}>Fit</button>
-          <button type="button" onClick={() => map.current?.arrange()}>Arrange</button>
+          <button
+            type="button"
+            onClick={() => {
+              props.onArrange?.();
+              map.current?.arrange();
+            }}
+          >
+            Arrange
+          </button>
         </span>
       </div>
       <div class="map-and-panel">

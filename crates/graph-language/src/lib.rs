@@ -14,6 +14,8 @@ pub mod draw;
 pub mod help;
 pub mod language;
 pub mod model;
+pub mod network;
+pub mod partition;
 mod problem;
 mod standard;
 mod suggest;

@@ -7,6 +7,7 @@
 
 use crate::State;
 use crate::api_error::ApiError;
+use crate::page::create_page_ticket;
 use crate::stream;
 use axum::Json;
 use axum::body::Bytes;
@@ -204,13 +205,7 @@ fn encode(id: u64, change: &RouterChange) -> Bytes {
 pub async fn create_ticket(
     Shared(state): Shared<State>,
 ) -> Result<(StatusCode, Json<PageTicket>), ApiError> {
-    let Some(page) = &state.page else {
-        return Err(ApiError::new(
-            409,
-            "this router serves no page: start it with nw run --page, or set listen in [page]",
-        ));
-    };
-    Ok((StatusCode::CREATED, Json(page.create_ticket()?)))
+    create_page_ticket(state.page.as_deref())
 }
 
 #[cfg(test)]

@@ -1,6 +1,11 @@
 //! The control socket of a service: HTTP over a unix socket that only its owner may open, with the
 //! same limits as a router's control socket. `/openapi.json` describes the interface.
 
+mod elements;
+mod events;
+mod packets;
+
+use crate::usage::Usage;
 use axum::Router;
 use axum::extract::{Json, State};
 use axum::http::StatusCode;
@@ -16,6 +21,7 @@ use nw_graph::{ChangeMode, GraphFile, language};
 use nw_rest_api::{ApiError, Body, ServeError, Server};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use tokio::sync::Semaphore;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes as paths;
@@ -54,6 +60,8 @@ struct Shared {
     handle: Handle,
     /// Text of the running graph.
     graph: Arc<Mutex<String>>,
+    exports: packets::SharedExports,
+    event_streams: Arc<Semaphore>,
 }
 
 /// Serves the control socket of a running graph in a thread until the returned value is dropped.
@@ -69,8 +77,13 @@ pub fn serve(path: &Path, name: &str, graph: &str, handle: Handle) -> Result<Ser
             error,
         }));
     }
-    let shared =
-        Shared { name: name.into(), handle, graph: Arc::new(Mutex::new(graph.to_owned())) };
+    let shared = Shared {
+        name: name.into(),
+        handle,
+        graph: Arc::new(Mutex::new(graph.to_owned())),
+        exports: packets::SharedExports::default(),
+        event_streams: events::permits(),
+    };
     Ok(nw_rest_api::serve_paths(&Control::default(), Some(path), None, router(shared))?)
 }
 
@@ -94,7 +107,10 @@ fn service_ending() -> ApiError {
         description = "One element, or a part of a graph, as a process: its faces, its counters, its graph.",
         license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT")
     ),
-    tags((name = "service", description = "The service as a whole"))
+    tags(
+        (name = "service", description = "The service as a whole"),
+        (name = "elements", description = "Its elements: state, cached packets, routes")
+    )
 )]
 struct Document;
 
@@ -104,6 +120,12 @@ fn all_routes() -> OpenApiRouter<Shared> {
         .routes(paths!(links))
         .routes(paths!(statistics))
         .routes(paths!(graph, configure))
+        .routes(paths!(elements::list))
+        .routes(paths!(elements::show))
+        .routes(paths!(elements::erase))
+        .routes(paths!(elements::routes, elements::set_routes, elements::add_and_remove_routes))
+        .routes(paths!(packets::export, packets::import))
+        .routes(paths!(events::stream))
         .routes(paths!(drain))
         .routes(paths!(stop))
         .routes(paths!(health))
@@ -132,9 +154,15 @@ async fn status(State(shared): State<Shared>) -> Result<Json<ServiceStatus>, Api
     let report = report(shared.handle).await?;
     let counts = report.drops.iter().map(|(reason, packets)| (reason.as_str(), *packets));
     let (dropped, done) = dropped_and_done(counts);
+    let usage = Usage::read();
     // Includes faces that ended.
     Ok(Json(ServiceStatus {
         name: shared.name.to_string(),
+        version: concat!("namewire ", env!("CARGO_PKG_VERSION")).to_owned(),
+        pid: std::process::id(),
+        cpu_user_s: usage.user_s,
+        cpu_system_s: usage.system_s,
+        resident_bytes: usage.resident_bytes,
         uptime_s: report.uptime_s,
         changing: report.changing,
         draining: report.draining,
@@ -172,6 +200,7 @@ async fn links(State(shared): State<Shared>) -> Result<Json<Vec<ServiceLink>>, A
         uri: face.uri,
         local: face.local,
         up: face.up,
+        closing: face.closing,
         received: face.received,
         sent: face.sent,
     };
@@ -183,6 +212,7 @@ async fn links(State(shared): State<Shared>) -> Result<Json<Vec<ServiceLink>>, A
         uri,
         local: String::new(),
         up: false,
+        closing: false,
         received: [0; 3],
         sent: [0; 3],
     });

@@ -5,17 +5,28 @@
 //! epoll ─▶ faces.on_ready ─▶ engine.process ─▶ faces.send … ─▶ faces.flush ─▶ timers ─▶ epoll
 //! ```
 
+mod closing;
+mod commands;
+mod control;
 mod endpoints;
+mod events;
 mod report;
 mod worker_pool;
 
+pub use control::RouteError;
 pub use endpoints::EndpointError;
+pub use events::EventLog;
 pub use report::{FaceReport, PortReport, Report};
 
 use crate::engine::{ChangeMode, Engine, Fault};
 use crate::model::Graph;
+use closing::ClosingFaces;
+use commands::Answers;
+use control::ReportedFailures;
 use crossbeam_channel::{Receiver, Sender};
 use endpoints::Endpoint;
+use events::EventSubject;
+use nw_api::service::ServiceEventKind;
 use nw_element_api::{DropCause, DropCounters, FaceId, Kind, Packet, Pool, Timestamp};
 use nw_faces::{CloseReason, FaceError, FaceEvent, FaceStatus, Faces, FacesConfig};
 use nw_name::HashKey;
@@ -88,14 +99,19 @@ enum Message {
     Change(Box<Graph>, Vec<Endpoint>, ChangeMode, Sender<Result<(), HostError>>),
     Report(Sender<Report>),
     Drain(Duration),
+    Call(HostCall),
     Stop,
 }
+
+/// A function that runs on the loop's thread.
+type HostCall = Box<dyn FnOnce(&mut Host, Timestamp) + Send>;
 
 /// Sends messages to a running graph and wakes it; usable from any thread.
 #[derive(Clone)]
 pub struct Handle {
     sender: Sender<Message>,
     wake: Arc<OwnedFd>,
+    events: Arc<EventLog>,
 }
 
 impl fmt::Debug for Handle {
@@ -145,6 +161,11 @@ impl Handle {
         receiver.recv().map_err(|_| HostError::Ended)
     }
 
+    /// Returns the last events.
+    pub fn events(&self) -> &EventLog {
+        &self.events
+    }
+
     fn send_message(&self, message: Message) -> Result<(), HostError> {
         self.sender.send(message).map_err(|_| HostError::Ended)?;
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
@@ -174,8 +195,8 @@ pub struct Host {
     engine: Engine,
     faces: Faces,
     endpoints: Vec<Endpoint>,
-    /// Faces whose listener a change has removed: closed when the change is complete.
-    closing_faces: Vec<FaceId>,
+    /// Faces that a change has removed: closed when nothing is pending by them.
+    closing: ClosingFaces,
     /// Faces that ended, but whose last packets may still have to be processed: elements are not
     /// notified yet.
     ended_faces: Vec<(Box<FaceStatus>, CloseReason)>,
@@ -188,8 +209,17 @@ pub struct Host {
     retry_at: Option<Timestamp>,
     /// Earliest and latest end of draining; `None` if the graph is not draining.
     draining: Option<(Timestamp, Timestamp)>,
-    /// Interests dropped while draining.
+    /// Interests dropped while draining, or while a change holds too many.
     drain_drops: DropCounters,
+    events: Arc<EventLog>,
+    /// Wall clock time at [`Timestamp::START`] in milliseconds since 1970, as given at the start.
+    given_start_unix_ms: u64,
+    reported: ReportedFailures,
+    answers: Answers,
+    /// Whether a name router may hold commands.
+    has_name_router: bool,
+    /// Whether the last change was complete when that was last reported.
+    was_changing: bool,
 }
 
 impl fmt::Debug for Host {
@@ -235,9 +265,10 @@ impl Host {
         let faces = Faces::new(FacesConfig::default(), epoll.as_fd())
             .map_err(|error| HostError::Face { name: crate::model::FACES.to_owned(), error })?;
         let (sender, messages) = crossbeam_channel::bounded(MESSAGES_MAX);
+        let events = Arc::new(EventLog::new(start_unix_ms));
         let mut host = Host {
             epoll,
-            handle: Handle { sender, wake: Arc::clone(&wake) },
+            handle: Handle { sender, wake: Arc::clone(&wake), events: Arc::clone(&events) },
             wake,
             messages,
             clock,
@@ -245,7 +276,7 @@ impl Host {
             engine,
             faces,
             endpoints,
-            closing_faces: Vec::new(),
+            closing: ClosingFaces::default(),
             ended_faces: Vec::new(),
             pool: Pool::new(key, CHUNKS_MAX, PACKETS_MAX),
             batch: Vec::new(),
@@ -254,9 +285,27 @@ impl Host {
             retry_at: None,
             draining: None,
             drain_drops: DropCounters::default(),
+            events,
+            given_start_unix_ms: start_unix_ms,
+            reported: ReportedFailures::default(),
+            answers: Answers::default(),
+            has_name_router: false,
+            was_changing: false,
         };
+        host.note_graph();
         host.open_all()?;
         Ok(host)
+    }
+
+    /// Records what the loop needs to know about the graph's elements.
+    fn note_graph(&mut self) {
+        let mut nodes = self.engine.graph().nodes.iter();
+        self.has_name_router = nodes.any(|node| node.entry.name == "name_router");
+    }
+
+    /// Returns the wall clock time at [`Timestamp::START`] in milliseconds since 1970.
+    fn start_unix_ms(&self) -> u64 {
+        self.wall_clock.map_or(self.given_start_unix_ms, |(start_unix_ms, _)| start_unix_ms)
     }
 
     /// Listeners must open at once; peers may become reachable later.
@@ -301,17 +350,20 @@ impl Host {
             .filter_map(|id| self.faces.status(id))
             .map(|status| (self.name_of(&status).unwrap_or_default(), status))
             .collect();
+        let face_report = |(name, status): &(String, FaceStatus)| {
+            FaceReport::new(name, status, self.closing.contains(status.id))
+        };
         let mut drops = self.engine.drops().clone();
         drops.merge(self.faces.drops());
         drops.merge(&self.drain_drops);
         let totals = self.faces.totals();
         Report {
             uptime_s: self.now().since(Timestamp::START).as_secs_f64(),
-            changing: self.engine.is_changing(),
+            changing: self.is_changing(),
             draining: self.draining.is_some(),
             received: report::received(&totals),
             sent: report::sent(&totals),
-            faces: faces.iter().map(|(name, status)| FaceReport::new(name, status)).collect(),
+            faces: faces.iter().map(face_report).collect(),
             missing: self
                 .endpoints
                 .iter()
@@ -324,6 +376,9 @@ impl Host {
     }
 
     fn name_of(&self, status: &FaceStatus) -> Option<String> {
+        if let Some(name) = self.closing.name_of(status.id) {
+            return Some(name.to_owned());
+        }
         self.endpoint_of(status).map(|(at, _)| self.endpoints[at].name.clone())
     }
 
@@ -345,7 +400,9 @@ impl Host {
     /// If waiting for packets fails.
     pub fn run(&mut self) -> Result<(), HostError> {
         let result = self.event_loop();
-        self.out.drain(..).chain(self.batch.drain(..)).for_each(|packet| self.pool.release(packet));
+        let held = self.closing.take_held();
+        let unsent = self.out.drain(..).chain(self.batch.drain(..)).chain(held);
+        unsent.for_each(|packet| self.pool.release(packet));
         self.faces.close_all(&mut self.pool);
         result
     }
@@ -419,8 +476,11 @@ impl Host {
         // a packet or a timer of an element, after which the loop checks again.
         let drain =
             self.draining.map(|(earliest, latest)| if now < earliest { earliest } else { latest });
-        let timers = [self.faces.deadline(), self.engine.deadline(), self.retry_at, drain];
-        let due = timers.into_iter().flatten().min().filter(|due| *due != Timestamp::NEVER)?;
+        let closing = self.closing.next_check();
+        let failures = self.reported.next_check;
+        let own = [self.retry_at, drain, closing, failures];
+        let timers = [self.faces.deadline(), self.engine.deadline()].into_iter().chain(own);
+        let due = timers.flatten().min().filter(|due| *due != Timestamp::NEVER)?;
         let wait = due.since(now);
         Some(Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) })
     }
@@ -431,8 +491,15 @@ impl Host {
         if self.draining.is_some() {
             self.drop_interests();
         }
+        if self.closing.holds_interests() {
+            self.closing.hold(&mut self.batch, &mut self.pool, &mut self.drain_drops);
+        }
+        if !self.batch.is_empty() {
+            self.schedule_failure_check(now);
+        }
         self.engine.process(now, &mut self.batch, &mut self.pool, &mut self.out);
         self.exchange_jobs(now);
+        self.process_commands(now);
         self.send(now);
         self.process_ended_faces(now);
     }
@@ -501,6 +568,7 @@ impl Host {
     /// first.
     fn process_face_events(&mut self, now: Timestamp) {
         let mut must_apply_routes = false;
+        let mut link_events = Vec::new();
         for event in self.faces.events() {
             match event {
                 FaceEvent::Created(status) => match self.endpoint_of(&status) {
@@ -508,6 +576,15 @@ impl Host {
                         self.engine.add_face(status.id, status.info(), at, is_accepted);
                         self.engine.set_peer(status.id, status.peer());
                         self.endpoints[at].is_connecting = !is_accepted && !status.up;
+                        // Until the new face of a name is up, Interests leave by the old one.
+                        let name = &self.endpoints[at].name;
+                        if let Some(old) = self.closing.predecessor(name, is_accepted, status.up) {
+                            self.engine.set_peer_face(at, old);
+                        }
+                        if status.up {
+                            let name = self.endpoints[at].name.clone();
+                            link_events.push((ServiceEventKind::LinkUp, name));
+                        }
                         must_apply_routes |=
                             !is_accepted || self.engine.graph().faces[at].is_single_peer;
                         tracing::debug!(face = self.endpoints[at].name, id = status.id.number(), uri = %status.uri, "face");
@@ -517,20 +594,30 @@ impl Host {
                 },
                 FaceEvent::Destroyed(status, reason) => self.ended_faces.push((status, reason)),
                 FaceEvent::Up(id) => {
-                    self.endpoints
-                        .iter_mut()
-                        .filter(|endpoint| endpoint.face == Some(id))
-                        .for_each(Endpoint::mark_up);
+                    let at = self.endpoints.iter().position(|endpoint| endpoint.face == Some(id));
+                    if let Some(at) = at {
+                        self.endpoints[at].mark_up();
+                        let name = self.endpoints[at].name.clone();
+                        link_events.push((ServiceEventKind::LinkUp, name));
+                        self.engine.set_peer_face(at, id);
+                        must_apply_routes |= self.closing.has_name(&self.endpoints[at].name);
+                    }
                 }
                 FaceEvent::Down(id) => {
                     self.endpoints
                         .iter_mut()
                         .filter(|endpoint| endpoint.face == Some(id))
-                        .for_each(Endpoint::mark_down);
+                        .for_each(|endpoint| {
+                            endpoint.mark_down();
+                            link_events.push((ServiceEventKind::LinkDown, endpoint.name.clone()));
+                        });
                 }
             }
         }
         self.faces.take_last_packets(&mut self.batch);
+        for (kind, name) in link_events {
+            self.log_link_event(now, kind, &name);
+        }
         if must_apply_routes {
             self.apply(now);
         }
@@ -541,6 +628,9 @@ impl Host {
         let mut must_apply_routes = false;
         for (status, reason) in core::mem::take(&mut self.ended_faces) {
             tracing::debug!(id = status.id.number(), uri = %status.uri, %reason, "face ended");
+            if let Some(name) = self.name_of(&status).filter(|_| status.up) {
+                self.log_link_event(now, ServiceEventKind::LinkDown, &name);
+            }
             self.engine.remove_face(now, status.id);
             must_apply_routes |= self.engine.graph().faces.iter().any(|face| face.is_single_peer);
             if let Some(endpoint) =
@@ -575,12 +665,40 @@ impl Host {
         if self.retry_at.is_some_and(|due| due <= now) {
             self.open_missing_endpoints(now);
         }
-        if !self.engine.is_changing() {
-            for face in self.closing_faces.drain(..) {
-                self.faces.close(face, &mut self.pool);
-            }
-        }
+        self.check_closing_faces(now);
+        self.check_failures(now);
         self.forward(now);
+        let is_changing = self.is_changing();
+        if core::mem::replace(&mut self.was_changing, is_changing) && !is_changing {
+            self.log_event(now, ServiceEventKind::ChangeCompleted, EventSubject::default());
+        }
+    }
+
+    /// Returns whether elements or faces of an earlier graph still wait for replies.
+    fn is_changing(&self) -> bool {
+        self.engine.is_changing() || !self.closing.is_empty()
+    }
+
+    /// Closes faces of earlier graphs by which nothing is pending, and releases held Interests.
+    fn check_closing_faces(&mut self, now: Timestamp) {
+        if self.closing.is_empty() && !self.closing.holds_interests() {
+            return;
+        }
+        let (faces, endpoints) = (&self.faces, &self.endpoints);
+        let is_up = |id: FaceId| faces.status(id).is_some_and(|status| status.up);
+        // A removed name has no new face to wait for.
+        let is_replaced = |name: &str| {
+            endpoints
+                .iter()
+                .find(|endpoint| endpoint.name == name)
+                .is_none_or(|endpoint| endpoint.is_listener || endpoint.face.is_some_and(is_up))
+        };
+        let is_changing = self.engine.is_changing();
+        let done = self.closing.check(now, is_changing, |id| faces.status(id), is_replaced);
+        for face in done {
+            self.faces.close(face, &mut self.pool);
+        }
+        self.batch.extend(self.closing.take_released());
     }
 
     /// Handles waiting messages. Returns false if the loop must end.
@@ -591,7 +709,14 @@ impl Host {
             match message {
                 Message::Stop => return false,
                 Message::Drain(limit) => {
-                    self.draining.get_or_insert((now + DRAIN_MIN.min(limit), now + limit));
+                    if self.draining.is_none() {
+                        self.draining = Some((now + DRAIN_MIN.min(limit), now + limit));
+                        self.log_event(now, ServiceEventKind::Draining, EventSubject::default());
+                    }
+                }
+                Message::Call(call) => {
+                    call(self, now);
+                    self.send(now);
                 }
                 // The requester may have ended.
                 Message::Report(reply) => drop(reply.send(self.report())),
@@ -625,7 +750,12 @@ impl Host {
                     let accepted = |id: &FaceId| {
                         self.faces.status(*id).is_some_and(|status| old.has_accepted(&status))
                     };
-                    self.closing_faces.extend(self.faces.ids().filter(accepted));
+                    let mut removed: Vec<FaceId> = self.faces.ids().filter(accepted).collect();
+                    let is_shared = endpoints.iter().any(|new| new.shares_face_with(old));
+                    if mode != ChangeMode::Drop && !is_shared {
+                        removed.extend(old.face.take());
+                    }
+                    self.closing.add(now, &old.name, removed, mode);
                     old.close(&mut self.faces, &mut self.pool);
                 }
             }
@@ -637,6 +767,9 @@ impl Host {
         self.process_face_events(now);
         self.process_ended_faces(now);
         self.apply(now);
+        self.note_graph();
+        self.log_event(now, ServiceEventKind::GraphChanged, EventSubject::default());
+        self.was_changing = true;
         let crate::engine::ChangeSummary {
             kept_elements,
             added_elements,

@@ -86,7 +86,7 @@ impl PageAccess {
     ///
     /// # Errors
     /// 500 if the operating system has no random numbers.
-    pub fn create_ticket(&self) -> Result<PageTicket, ApiError> {
+    fn create_ticket(&self) -> Result<PageTicket, ApiError> {
         let secret = random_secret()?;
         self.lock().add_ticket(secret.clone(), self.now());
         let url = format!("{}#ticket={secret}", self.url());
@@ -208,6 +208,22 @@ impl PageAccess {
     fn now(&self) -> Duration {
         self.started.elapsed()
     }
+}
+
+/// Returns the response to a request for a ticket.
+///
+/// # Errors
+/// 409 if the program serves no page.
+pub fn create_page_ticket(
+    page: Option<&PageAccess>,
+) -> Result<(StatusCode, Json<PageTicket>), ApiError> {
+    let Some(page) = page else {
+        return Err(ApiError::new(
+            409,
+            "this program serves no page: start it with --page, or set listen in [page]",
+        ));
+    };
+    Ok((StatusCode::CREATED, Json(page.create_ticket()?)))
 }
 
 /// Adds the headers of every response of the page's listener.

@@ -7,6 +7,7 @@
 
 use crate::State;
 use crate::api_error::ApiError;
+use crate::extract::Query;
 use crate::page::create_page_ticket;
 use crate::stream;
 use axum::Json;
@@ -18,11 +19,13 @@ use core::time::Duration;
 use nw_api::counters::split_done;
 use nw_api::management::{DropCount, FaceStatus, RibEntry, StrategyChoice};
 use nw_api::rest::{LogLine, PageTicket, Problem, RouterChange, RouterStatus, TopPrefixes};
+use serde::Deserialize;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
+use utoipa::IntoParams;
 
 /// Interval of asking the router.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
@@ -153,32 +156,45 @@ fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
 }
 
+/// Selects events.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct EventsQuery {
+    /// End after this number of events.
+    count: Option<u64>,
+}
+
 /// Stream the state and its changes
 ///
 /// Server-Sent Events, each with a RouterChange as JSON: first the whole state, then what has
 /// changed, within a second. A stream ends after ten minutes; a client that connects again starts
 /// with the whole state.
 #[utoipa::path(
-    get, path = "/v1/events", tag = "router", operation_id = "events",
+    get, path = "/v1/events", tag = "router", operation_id = "events", params(EventsQuery),
     responses(
         (status = 200, content_type = "text/event-stream", body = RouterChange),
         (status = 503, body = Problem)
     )
 )]
-pub async fn events(Shared(state): Shared<State>) -> Result<impl IntoResponse, ApiError> {
+pub async fn events(
+    Shared(state): Shared<State>,
+    Query(query): Query<EventsQuery>,
+) -> Result<impl IntoResponse, ApiError> {
+    let count = query.count.unwrap_or(u64::MAX);
     let mut views = EventSource::subscribe(&state).await?;
     let (sender, body) = stream::body();
     let deadline = Instant::now() + STREAM_MAX;
     tokio::spawn(async move {
         let (mut sent, mut id): (Option<Arc<RouterView>>, u64) = (None, 0);
-        while Instant::now() < deadline {
+        while id < count && Instant::now() < deadline {
             let view = Arc::clone(&views.borrow_and_update());
             let event = encode(id, &view.change_since(sent.as_deref()));
             if sender.send(event).await.is_err() {
                 return;
             }
             (sent, id) = (Some(view), id + 1);
-            if views.changed().await.is_err() {
+            if id < count && views.changed().await.is_err() {
                 return;
             }
         }
@@ -211,6 +227,7 @@ pub async fn create_ticket(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nw_api::management::FaceScope;
 
     fn view(ids: &[u64], lines: &[u64]) -> RouterView {
         let line = |seq: &u64| LogLine {
@@ -220,7 +237,7 @@ mod tests {
             part: "router".into(),
             text: String::new(),
         };
-        let face = |id: &u64| FaceStatus { face_id: *id, ..FaceStatus::default() };
+        let face = |id: &u64| FaceStatus::new(*id, "", "", FaceScope::NonLocal);
         RouterView {
             faces: ids.iter().map(face).collect(),
             log: lines.iter().map(line).collect(),
@@ -231,7 +248,7 @@ mod tests {
     #[test]
     fn change_first_is_a_snapshot_and_later_ones_are_differences() {
         let (before, mut now) = (view(&[1, 2, 3], &[1, 2]), view(&[1, 3, 4], &[2, 3]));
-        now.faces[0].n_in_bytes = 1;
+        now.faces[0].in_bytes = 1;
         let first = before.change_since(None);
         assert!(first.is_snapshot);
         assert_eq!((first.faces.len(), first.log.len()), (3, 2));

@@ -124,7 +124,10 @@ impl Rules {
 }
 
 /// Returns the only value of a header. Two values are an error, as they contradict each other.
-pub(crate) fn single_value(headers: &HeaderMap, name: HeaderName) -> Result<Option<&HeaderValue>, ApiError> {
+pub(crate) fn single_value(
+    headers: &HeaderMap,
+    name: HeaderName,
+) -> Result<Option<&HeaderValue>, ApiError> {
     let mut values = headers.get_all(&name).iter();
     let value = values.next();
     match values.next() {

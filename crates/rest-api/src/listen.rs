@@ -327,9 +327,7 @@ fn listen(
         let socket = tokio::net::TcpListener::from_std(socket)?;
         let (permits, router) = match &rules {
             Rules::Metrics { .. } => (&limits.metrics, router.clone()),
-            Rules::Page(access) => {
-                (&limits.page, page::router(Arc::clone(access), router.clone()))
-            }
+            Rules::Page(access) => (&limits.page, page::router(Arc::clone(access), router.clone())),
             Rules::Unix | Rules::Control(_) => (&limits.control, router.clone()),
         };
         let router = router.layer(from_fn_with_state(rules, guard));

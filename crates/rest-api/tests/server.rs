@@ -53,7 +53,8 @@ impl TestServer {
         let handle = host.handle();
         let path = config.control_path(&nw_router::unix_path(&config)).unwrap();
         let logs = Arc::new(Logs(Mutex::new("info".into())));
-        let server = serve(&config.control, Some(&path), None, handle.clone(), logs, &config.page).unwrap();
+        let server =
+            serve(&config.control, Some(&path), None, handle.clone(), logs, &config.page).unwrap();
         let tcp = server.addresses().iter().find_map(|address| address.parse().ok());
         let router = std::thread::spawn(move || host.run().unwrap());
         TestServer {
@@ -298,7 +299,10 @@ fn openapi_document_matches_served_paths() {
                 "{method} {path}"
             );
             // A capture of 0 packets ends at once.
-            let target = path.replace("{id}", "424242").replace("/v1/tap", "/v1/tap?count=0");
+            let target = path
+                .replace("{id}", "424242")
+                .replace("/v1/tap", "/v1/tap?count=0")
+                .replace("/v1/events", "/v1/events?count=1");
             let code = router.request(&method.to_uppercase(), &target, None).0;
             assert!(code != 405 && code != 0, "{method} {path} is not served: {code}");
         }

@@ -128,6 +128,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/page/tickets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Create a URL that opens the page once */
+        post: operations["create_page_ticket"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/replica": {
         parameters: {
             query?: never;
@@ -476,6 +493,19 @@ export interface components {
              * @description Slot of the hash; absent for control names.
              */
             slot?: number | null;
+        };
+        /** @description `POST /v1/page/tickets`: a URL that opens the page once. */
+        PageTicket: {
+            /**
+             * Format: uint64
+             * @description Time in which the ticket must be used, seconds.
+             */
+            expires_s: number;
+            /**
+             * @description The URL; its fragment is the ticket.
+             * @example http://127.0.0.1:6390/#ticket=0123456789abcdef
+             */
+            url: string;
         };
         /** @description An error. The HTTP status is the same code if HTTP defines it. */
         Problem: {
@@ -1566,6 +1596,98 @@ export interface operations {
             };
             /** @description The body is valid JSON, but not valid for this operation */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The operating system refused, or the program has a bug */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Busy or stopping: try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The peer or the forwarding loop did not reply in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_page_ticket: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageTicket"];
+                };
+            };
+            /** @description The request is malformed: a query, a path, a body that is not JSON, or two Host headers */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token of `control.token_file` is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: by the router's rules, or to a web page */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long to arrive */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The balancer serves no page */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

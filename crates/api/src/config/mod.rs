@@ -35,8 +35,8 @@ pub use diagnostics::{Diagnostic, Diagnostics, Renamed};
 pub use interface::{InterfacePattern, MacAddress, MacGroup};
 pub use options::{
     AllowFrom, ContentStore, Control, CsPolicy, Ethernet, FaceItem, Faces, Forwarder, Log,
-    LogFormat, Management, Multicast, Page, Persistency, Process, Rib, RouteItem, StrategyItem, Tables,
-    Tcp, TcpCommands, Udp, Unix, WebSocket, Xdp,
+    LogFormat, Management, Multicast, Page, Persistency, Process, Rib, RouteItem, StrategyItem,
+    Tables, Tcp, TcpCommands, Udp, Unix, WebSocket, Xdp,
 };
 pub use trust::{ANY, AllowItem, Allowed, AnchorItem, Faces as RuleFaces, IssuerItem};
 pub use value::{LOG_PARTS, LogFilter, Mode, Origin, STRATEGIES, StrategyName, Uri};

@@ -112,7 +112,10 @@ impl PageAccess {
         check_origin(single_value(headers, header::ORIGIN)?, host, scheme)?;
         let site = single_value(headers, FETCH_SITE)?;
         if site.is_some_and(|site| site != "same-origin" && site != "none") {
-            return Err(ApiError::new(403, "pages of other sites may not send requests to this one"));
+            return Err(ApiError::new(
+                403,
+                "pages of other sites may not send requests to this one",
+            ));
         }
         if uri.path() == SESSION_PATH && *method == Method::POST {
             return Ok(());
@@ -195,9 +198,8 @@ impl PageAccess {
         let is_https = self.public_url.as_deref().is_some_and(|url| url.starts_with("https:"));
         let secure = if is_https { "; Secure" } else { "" };
         let name = self.cookie_name();
-        let value = format!(
-            "{name}={id}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Strict{secure}"
-        );
+        let value =
+            format!("{name}={id}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Strict{secure}");
         HeaderValue::try_from(value).expect("hexadecimal digits and ASCII")
     }
 

@@ -8,7 +8,11 @@ import { fileURLToPath } from 'node:url';
 const here = dirname(fileURLToPath(import.meta.url));
 const nw = process.env.NW_BIN ?? join(here, '../target/release/nw');
 const folder = process.argv[2] ?? join(here, 'src/types');
-const documents = { router: ['openapi'], balancer: ['balancer', 'openapi'], network: ['network', 'openapi'] };
+const documents = {
+  router: ['openapi'],
+  balancer: ['balancer', 'openapi'],
+  network: ['network', 'openapi'],
+};
 for (const [name, args] of Object.entries(documents)) {
   const text = execFileSync(nw, args, { encoding: 'utf8', maxBuffer: 16 << 20 });
   const types = astToString(await openapiTS(JSON.parse(text)));

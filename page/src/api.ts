@@ -22,7 +22,12 @@ export class RequestError extends Error {
 export const hasSession = () => localStorage.getItem(CSRF_KEY) !== null;
 export const forgetSession = () => localStorage.removeItem(CSRF_KEY);
 
-async function send(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
+async function send(
+  method: string,
+  path: string,
+  body?: unknown,
+  signal?: AbortSignal,
+): Promise<Response> {
   const headers: Record<string, string> = { 'X-NW-CSRF': localStorage.getItem(CSRF_KEY) ?? '' };
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   let response: Response;

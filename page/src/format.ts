@@ -20,10 +20,16 @@ export const count = (value: number): string => scaled(value, 1000, UNITS);
 export const rate = (perSecond: number): string => (perSecond < 0.05 ? '0' : count(perSecond));
 
 export const bytes = (value: number): string =>
-  `${scaled(value, 1024, UNITS.map((unit) => (unit ? `${unit}i` : '')))}B`.replace(/(\d)B$/, '$1 B');
+  `${scaled(
+    value,
+    1024,
+    UNITS.map((unit) => (unit ? `${unit}i` : '')),
+  )}B`.replace(/(\d)B$/, '$1 B');
 
 export const bits = (bytesPerSecond: number): string =>
-  bytesPerSecond < 0.05 ? '0' : `${count(bytesPerSecond * 8)}${bytesPerSecond * 8 < 1000 ? ' ' : ''}bit/s`;
+  bytesPerSecond < 0.05
+    ? '0'
+    : `${count(bytesPerSecond * 8)}${bytesPerSecond * 8 < 1000 ? ' ' : ''}bit/s`;
 
 export const percent = (share: number): string => `${(share * 100).toFixed(share < 0.1 ? 1 : 0)} %`;
 

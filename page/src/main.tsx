@@ -2,7 +2,15 @@
 
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { forgetSession, hasSession, logIn, logOut, request, RequestError, type Connection } from './api';
+import {
+  forgetSession,
+  hasSession,
+  logIn,
+  logOut,
+  request,
+  RequestError,
+  type Connection,
+} from './api';
 import { ClusterView } from './cluster/view';
 import { NetworkView } from './network/view';
 import { RouterView } from './router/view';
@@ -13,7 +21,11 @@ interface PageInfo {
   host: string;
 }
 
-const TITLES: Record<string, string> = { router: 'Router', network: 'Network', balancer: 'Cluster' };
+const TITLES: Record<string, string> = {
+  router: 'Router',
+  network: 'Network',
+  balancer: 'Cluster',
+};
 const THEMES = ['auto', 'light', 'dark'] as const;
 type Theme = (typeof THEMES)[number];
 
@@ -31,7 +43,8 @@ function Page() {
       setInfo(await request<PageInfo>('GET', '/v1/page'));
       setError(undefined);
     } catch (failure) {
-      const refused = failure instanceof RequestError && (failure.code === 401 || failure.code === 403);
+      const refused =
+        failure instanceof RequestError && (failure.code === 401 || failure.code === 403);
       if (refused) forgetSession();
       setError(failure instanceof Error ? failure.message : String(failure));
     }
@@ -52,12 +65,28 @@ function Page() {
     setInfo(undefined);
     setError(failure.message);
   };
-  if (error !== undefined && !hasSession()) return <Login error={error} onDone={() => void load()} />;
-  if (!info) return <div class="login"><p role="status">{error ?? 'Connecting.'}</p>{error && <button type="button" onClick={() => void load()}>Try again</button>}</div>;
-  const View = { router: RouterView, network: NetworkView, balancer: ClusterView }[info.program] ?? RouterView;
+  if (error !== undefined && !hasSession())
+    return <Login error={error} onDone={() => void load()} />;
+  if (!info)
+    return (
+      <div class="login">
+        <p role="status">{error ?? 'Connecting.'}</p>
+        {error && (
+          <button type="button" onClick={() => void load()}>
+            Try again
+          </button>
+        )}
+      </div>
+    );
+  const View =
+    { router: RouterView, network: NetworkView, balancer: ClusterView }[info.program] ?? RouterView;
   return (
     <>
-      <Header info={info} connection={connection} onLogOut={() => void logOut().then(() => location.reload())} />
+      <Header
+        info={info}
+        connection={connection}
+        onLogOut={() => void logOut().then(() => location.reload())}
+      />
       <View host={info.host} onConnection={onConnection} />
     </>
   );
@@ -74,16 +103,26 @@ async function openWithTicket(): Promise<void> {
   });
 }
 
-const CONNECTIONS: Record<Connection, string> = { live: '● live', connecting: '○ connecting', lost: '✕ no answer, trying again' };
+const CONNECTIONS: Record<Connection, string> = {
+  live: '● live',
+  connecting: '○ connecting',
+  lost: '✕ no answer, trying again',
+};
 
 function Header(props: { info: PageInfo; connection: Connection; onLogOut(): void }) {
-  const [theme, setTheme] = useState<Theme>((localStorage.getItem('nw-theme') as Theme | null) ?? 'auto');
+  const [theme, setTheme] = useState<Theme>(
+    (localStorage.getItem('nw-theme') as Theme | null) ?? 'auto',
+  );
   const { info, connection } = props;
   return (
     <header class="top">
       <img src="/icon.svg" alt="" width="28" height="28" />
-      <h1>{TITLES[info.program] ?? 'Namewire'} <span>{info.host}</span></h1>
-      <span class={`connection ${connection}`} role="status">{CONNECTIONS[connection]}</span>
+      <h1>
+        {TITLES[info.program] ?? 'Namewire'} <span>{info.host}</span>
+      </h1>
+      <span class={`connection ${connection}`} role="status">
+        {CONNECTIONS[connection]}
+      </span>
       <span class="note version">{info.version}</span>
       <label class="theme">
         <span class="hidden">Colours</span>
@@ -100,7 +139,9 @@ function Header(props: { info: PageInfo; connection: Connection; onLogOut(): voi
           <option value="dark">dark</option>
         </select>
       </label>
-      <button type="button" onClick={props.onLogOut}>Log out</button>
+      <button type="button" onClick={props.onLogOut}>
+        Log out
+      </button>
     </header>
   );
 }
@@ -117,13 +158,32 @@ function Login({ error, onDone }: { error: string; onDone(): void }) {
       <img src="/icon.svg" alt="" width="56" height="56" />
       <h1>Namewire</h1>
       <p>On the machine of this program, run</p>
-      <pre tabIndex={0} aria-label="Command">nw open</pre>
-      <p>It opens this page. From elsewhere, log in with the token in the file that <code>page.token_file</code> names.</p>
+      <pre tabIndex={0} aria-label="Command">
+        nw open
+      </pre>
+      <p>
+        It opens this page. From elsewhere, log in with the token in the file that{' '}
+        <code>page.token_file</code> names.
+      </p>
       <form onSubmit={submit}>
-        <label>Token <input type="password" id="token" required value={token} autocomplete="current-password" onInput={(e) => setToken(e.currentTarget.value)} /></label>
-        <button type="submit" class="primary">Log in</button>
+        <label>
+          Token{' '}
+          <input
+            type="password"
+            id="token"
+            required
+            value={token}
+            autocomplete="current-password"
+            onInput={(e) => setToken(e.currentTarget.value)}
+          />
+        </label>
+        <button type="submit" class="primary">
+          Log in
+        </button>
       </form>
-      <p class="outcome error" role="alert">{message}</p>
+      <p class="outcome error" role="alert">
+        {message}
+      </p>
     </main>
   );
 }

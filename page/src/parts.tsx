@@ -25,7 +25,10 @@ export function useCommand() {
     }
   };
   const message = (
-    <p class={`outcome${outcome?.isError ? ' error' : ''}`} role={outcome?.isError ? 'alert' : 'status'}>
+    <p
+      class={`outcome${outcome?.isError ? ' error' : ''}`}
+      role={outcome?.isError ? 'alert' : 'status'}
+    >
       {outcome?.text}
     </p>
   );
@@ -45,7 +48,12 @@ export function ConfirmButton(props: { text: string; label: string; onConfirm():
     if (isAsking) props.onConfirm();
   };
   return (
-    <button type="button" class={isAsking ? 'danger' : ''} aria-label={isAsking ? `Confirm: ${props.label}` : props.label} onClick={click}>
+    <button
+      type="button"
+      class={isAsking ? 'danger' : ''}
+      aria-label={isAsking ? `Confirm: ${props.label}` : props.label}
+      onClick={click}
+    >
       {isAsking ? 'Sure?' : props.text}
     </button>
   );
@@ -61,7 +69,9 @@ export function Tile(props: { title: string; value: string; children?: Component
   );
 }
 
-export const Empty = ({ children }: { children: ComponentChildren }) => <p class="empty">{children}</p>;
+export const Empty = ({ children }: { children: ComponentChildren }) => (
+  <p class="empty">{children}</p>
+);
 
 /** A block of commands with a button that copies them. */
 export function Commands({ lines }: { lines: string[] }) {
@@ -73,8 +83,12 @@ export function Commands({ lines }: { lines: string[] }) {
   };
   return (
     <div class="commands">
-      <pre tabIndex={0} aria-label="Commands">{lines.join('\n')}</pre>
-      <button type="button" onClick={() => void copy()}>{isCopied ? 'Copied' : 'Copy'}</button>
+      <pre tabIndex={0} aria-label="Commands">
+        {lines.join('\n')}
+      </pre>
+      <button type="button" onClick={() => void copy()}>
+        {isCopied ? 'Copied' : 'Copy'}
+      </button>
     </div>
   );
 }
@@ -90,37 +104,67 @@ interface CurveLine {
 }
 
 /** Curves over time. `tick` changes when there are new samples. */
-export function Chart(props: { curves: Curves; lines: CurveLine[]; format(value: number): string; label: string; tick: number; height?: number }) {
+export function Chart(props: {
+  curves: Curves;
+  lines: CurveLine[];
+  format(value: number): string;
+  label: string;
+  tick: number;
+  height?: number;
+}) {
   const frame = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const { curves, lines, height = 170 } = props;
   useEffect(() => {
     const element = frame.current!;
-    const color = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-    const axis = { stroke: () => color('muted'), grid: { stroke: () => color('border'), width: 1 }, ticks: { stroke: () => color('border') } };
+    const color = (name: string) =>
+      getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+    const axis = {
+      stroke: () => color('muted'),
+      grid: { stroke: () => color('border'), width: 1 },
+      ticks: { stroke: () => color('border') },
+    };
     plot.current = new uPlot(
       {
         width: Math.max(200, element.clientWidth),
         height,
         cursor: { y: false },
-        scales: { x: { range: (_plot, _min, max: number | null) => [(max ?? WINDOW_S) - WINDOW_S, max ?? WINDOW_S] }, y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.15)] } },
-        axes: [{ ...axis, values: (_plot, ticks) => ticks.map((tick) => clock(tick * 1000)) }, { ...axis, size: 66, values: (_plot, ticks) => ticks.map((tick) => props.format(tick)) }],
+        scales: {
+          x: {
+            range: (_plot, _min, max: number | null) => [
+              (max ?? WINDOW_S) - WINDOW_S,
+              max ?? WINDOW_S,
+            ],
+          },
+          y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.15)] },
+        },
+        axes: [
+          { ...axis, values: (_plot, ticks) => ticks.map((tick) => clock(tick * 1000)) },
+          { ...axis, size: 66, values: (_plot, ticks) => ticks.map((tick) => props.format(tick)) },
+        ],
         series: [
-          { label: 'Time', value: (_plot, value: number | null | undefined) => (value == null ? '–' : clock(value * 1000)) },
+          {
+            label: 'Time',
+            value: (_plot, value: number | null | undefined) =>
+              value == null ? '–' : clock(value * 1000),
+          },
           ...lines.map(({ text, color: name, dash }) => ({
             label: text,
             stroke: () => color(name),
             width: 2,
             dash,
             points: { show: false },
-            value: (_plot: uPlot, value: number | null | undefined) => (value == null ? '–' : props.format(value)),
+            value: (_plot: uPlot, value: number | null | undefined) =>
+              value == null ? '–' : props.format(value),
           })),
         ],
       },
       [curves.times, ...curves.values] as uPlot.AlignedData,
       element,
     );
-    const resizes = new ResizeObserver(() => plot.current?.setSize({ width: Math.max(200, element.clientWidth), height }));
+    const resizes = new ResizeObserver(() =>
+      plot.current?.setSize({ width: Math.max(200, element.clientWidth), height }),
+    );
     resizes.observe(element);
     const themes = new MutationObserver(() => plot.current?.redraw());
     themes.observe(document.documentElement, { attributeFilter: ['data-theme'] });
@@ -134,7 +178,8 @@ export function Chart(props: { curves: Curves; lines: CurveLine[]; format(value:
     const current = plot.current;
     current?.setData([curves.times, ...curves.values] as uPlot.AlignedData);
     // Without a pointer over the curves the legend has the newest values.
-    if (current && curves.times.length > 0 && (current.cursor.left ?? -1) < 0) current.setLegend({ idx: curves.times.length - 1 });
+    if (current && curves.times.length > 0 && (current.cursor.left ?? -1) < 0)
+      current.setLegend({ idx: curves.times.length - 1 });
   }, [props.tick, curves]);
   return <div class="chart" ref={frame} role="img" aria-label={props.label} />;
 }

@@ -46,19 +46,11 @@ struct Shared {
     page: Option<Arc<PageAccess>>,
 }
 
-/// Serves the manager's control socket in a thread until the returned server is dropped.
+/// Serves the manager's control socket, and its page if one is configured, in a thread until the returned server is dropped.
 ///
 /// # Errors
 /// The path is in use or too long, or the socket or its thread can't be created.
-pub fn serve(handle: Handle) -> Result<Server, ServeError> {
-    serve_with_page(handle, &Page::default())
-}
-
-/// Serves the control socket as [`serve`] does, and the page.
-///
-/// # Errors
-/// As [`serve`]; also if an address of the page is in use or its token file can't be read.
-pub fn serve_with_page(handle: Handle, page: &Page) -> Result<Server, ServeError> {
+pub fn serve(handle: Handle, page: &Page) -> Result<Server, ServeError> {
     let path = handle.control();
     let access = nw_rest_api::page_access(page, "network")?;
     let streams = Arc::new(Semaphore::new(STREAMS_MAX));

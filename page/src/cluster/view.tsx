@@ -20,7 +20,10 @@ interface MemberRate {
   bytes: number;
 }
 
-export function ClusterView(props: { host: string; onConnection(connection: Connection, error?: RequestError): void }) {
+export function ClusterView(props: {
+  host: string;
+  onConnection(connection: Connection, error?: RequestError): void;
+}) {
   const [status, setStatus] = useState<Status>();
   const [rates, setRates] = useState(new Map<string, MemberRate>());
   const before = useRef<{ atMs: number; members: Map<string, Member> } | undefined>(undefined);
@@ -49,11 +52,20 @@ export function ClusterView(props: { host: string; onConnection(connection: Conn
       clearTimeout(timer);
     };
   }, []);
-  if (!status) return <main><Empty>Waiting for the balancer.</Empty></main>;
+  if (!status)
+    return (
+      <main>
+        <Empty>Waiting for the balancer.</Empty>
+      </main>
+    );
   return (
     <Tabs
       tabs={[
-        { id: 'overview', text: 'Members', view: () => <Members status={status} rates={rates} refresh={refresh} /> },
+        {
+          id: 'overview',
+          text: 'Members',
+          view: () => <Members status={status} rates={rates} refresh={refresh} />,
+        },
         { id: 'map', text: 'Map', view: () => <ClusterMap status={status} rates={rates} /> },
         { id: 'names', text: 'Names', view: () => <WhereIs /> },
       ]}
@@ -61,14 +73,20 @@ export function ClusterView(props: { host: string; onConnection(connection: Conn
   );
 }
 
-function ratesBetween(before: { atMs: number; members: Map<string, Member> } | undefined, members: Member[], atMs: number) {
+function ratesBetween(
+  before: { atMs: number; members: Map<string, Member> } | undefined,
+  members: Member[],
+  atMs: number,
+) {
   const rates = new Map<string, MemberRate>();
   for (const { name, counters } of members) {
     const earlier = before?.members.get(name)?.counters ?? counters;
     const seconds = before ? (atMs - before.atMs) / 1000 : 1;
     rates.set(name, {
       interests: Math.max(0, counters.in_interests - earlier.in_interests) / seconds,
-      bytes: Math.max(0, counters.in_bytes + counters.out_bytes - earlier.in_bytes - earlier.out_bytes) / seconds,
+      bytes:
+        Math.max(0, counters.in_bytes + counters.out_bytes - earlier.in_bytes - earlier.out_bytes) /
+        seconds,
     });
   }
   return rates;
@@ -80,7 +98,15 @@ function healthOf(member: Member): Health {
   return member.state === 'active' ? 'ok' : 'idle';
 }
 
-function Members({ status, rates, refresh }: { status: Status; rates: Map<string, MemberRate>; refresh(): Promise<void> }) {
+function Members({
+  status,
+  rates,
+  refresh,
+}: {
+  status: Status;
+  rates: Map<string, MemberRate>;
+  refresh(): Promise<void>;
+}) {
   const command = useCommand();
   const change = (member: Member, wanted: Schemas['MemberChange'], text: string) =>
     void command.run(async () => {
@@ -91,13 +117,35 @@ function Members({ status, rates, refresh }: { status: Status; rates: Map<string
   const load = [...rates.values()].reduce((sum, { interests }) => sum + interests, 0);
   return (
     <>
-      {status.warnings.map((warning) => <p class="banner" role="alert">{warning}</p>)}
+      {status.warnings.map((warning) => (
+        <p class="banner" role="alert">
+          {warning}
+        </p>
+      ))}
       <div class="tiles">
-        <Tile title="Load" value={`${rate(load)}/s`}>Interests to members</Tile>
-        <Tile title="Members" value={`${status.members.filter(({ state }) => state === 'active').length} active`}>of {status.members.length}</Tile>
-        <Tile title="Routes" value={count(status.routes.routes)}>copied to members, {status.routes.skipped} skipped</Tile>
-        <Tile title="Running" value={duration(status.uptime_s)}>{status.cluster}, {status.addresses.join(', ')}</Tile>
-        {status.elastic && <Tile title="Autoscaler" value={`${percent(status.elastic.load_per_s / Math.max(1, status.elastic.capacity_per_s))} used`}>{status.elastic.says}</Tile>}
+        <Tile title="Load" value={`${rate(load)}/s`}>
+          Interests to members
+        </Tile>
+        <Tile
+          title="Members"
+          value={`${status.members.filter(({ state }) => state === 'active').length} active`}
+        >
+          of {status.members.length}
+        </Tile>
+        <Tile title="Routes" value={count(status.routes.routes)}>
+          copied to members, {status.routes.skipped} skipped
+        </Tile>
+        <Tile title="Running" value={duration(status.uptime_s)}>
+          {status.cluster}, {status.addresses.join(', ')}
+        </Tile>
+        {status.elastic && (
+          <Tile
+            title="Autoscaler"
+            value={`${percent(status.elastic.load_per_s / Math.max(1, status.elastic.capacity_per_s))} used`}
+          >
+            {status.elastic.says}
+          </Tile>
+        )}
       </div>
       <section class="card">
         <h2>Members</h2>
@@ -106,26 +154,73 @@ function Members({ status, rates, refresh }: { status: Status; rates: Map<string
           <table id="members">
             <thead>
               <tr>
-                <th scope="col">Member</th><th scope="col">State</th><th scope="col">Share of names</th>
-                <th scope="col" class="number">Interests/s</th><th scope="col" class="number">Traffic</th><th scope="col" class="number">Probe</th>
-                <th scope="col">Weight</th><th scope="col"><span class="hidden">Actions</span></th>
+                <th scope="col">Member</th>
+                <th scope="col">State</th>
+                <th scope="col">Share of names</th>
+                <th scope="col" class="number">
+                  Interests/s
+                </th>
+                <th scope="col" class="number">
+                  Traffic
+                </th>
+                <th scope="col" class="number">
+                  Probe
+                </th>
+                <th scope="col">Weight</th>
+                <th scope="col">
+                  <span class="hidden">Actions</span>
+                </th>
               </tr>
             </thead>
             <tbody>
               {status.members.map((member) => (
                 <tr>
-                  <th scope="row">{member.name}{member.control ? ' (control)' : ''}</th>
-                  <td><HealthMark health={healthOf(member)} /> {member.state}{member.trouble ? `: ${member.trouble}` : ''}</td>
-                  <td><meter min="0" max="1" value={member.share} aria-label={`Share of ${member.name}`} /> {percent(member.share)}</td>
+                  <th scope="row">
+                    {member.name}
+                    {member.control ? ' (control)' : ''}
+                  </th>
+                  <td>
+                    <HealthMark health={healthOf(member)} /> {member.state}
+                    {member.trouble ? `: ${member.trouble}` : ''}
+                  </td>
+                  <td>
+                    <meter
+                      min="0"
+                      max="1"
+                      value={member.share}
+                      aria-label={`Share of ${member.name}`}
+                    />{' '}
+                    {percent(member.share)}
+                  </td>
                   <td class="number">{rate(rates.get(member.name)?.interests ?? 0)}</td>
                   <td class="number">{bits(rates.get(member.name)?.bytes ?? 0)}</td>
                   <td class="number">{member.probe_us != null ? `${member.probe_us} µs` : '–'}</td>
-                  <td><Weight member={member} onChange={(weight) => change(member, { weight }, `${member.name} has the weight ${weight}.`)} /></td>
+                  <td>
+                    <Weight
+                      member={member}
+                      onChange={(weight) =>
+                        change(member, { weight }, `${member.name} has the weight ${weight}.`)
+                      }
+                    />
+                  </td>
                   <td>
                     {member.state === 'draining' || member.state === 'drained' ? (
-                      <button type="button" onClick={() => change(member, { drain: false }, `${member.name} gets names again.`)}>Activate</button>
+                      <button
+                        type="button"
+                        onClick={() =>
+                          change(member, { drain: false }, `${member.name} gets names again.`)
+                        }
+                      >
+                        Activate
+                      </button>
                     ) : (
-                      <ConfirmButton text="Drain" label={`Drain ${member.name}`} onConfirm={() => change(member, { drain: true }, `${member.name} gets no new names.`)} />
+                      <ConfirmButton
+                        text="Drain"
+                        label={`Drain ${member.name}`}
+                        onConfirm={() =>
+                          change(member, { drain: true }, `${member.name} gets no new names.`)
+                        }
+                      />
                     )}
                   </td>
                 </tr>
@@ -148,7 +243,12 @@ function Weight({ member, onChange }: { member: Member; onChange(weight: string)
   };
   return (
     <form class="inline" onSubmit={submit}>
-      <input aria-label={`Weight of ${member.name}`} size={8} value={value ?? shown} onInput={(e) => setValue(e.currentTarget.value)} />
+      <input
+        aria-label={`Weight of ${member.name}`}
+        size={8}
+        value={value ?? shown}
+        onInput={(e) => setValue(e.currentTarget.value)}
+      />
       {value !== undefined && <button type="submit">Set</button>}
     </form>
   );
@@ -156,13 +256,41 @@ function Weight({ member, onChange }: { member: Member; onChange(weight: string)
 
 function ClusterMap({ status, rates }: { status: Status; rates: Map<string, MemberRate> }) {
   const graph = useMemo((): MapGraph => {
-    const nodes: MapGraph['nodes'] = [{ id: 'balancer', label: status.cluster, kind: 'balancer', health: status.warnings.length ? 'warning' : 'ok', x: 0, y: 0, values: {} }];
+    const nodes: MapGraph['nodes'] = [
+      {
+        id: 'balancer',
+        label: status.cluster,
+        kind: 'balancer',
+        health: status.warnings.length ? 'warning' : 'ok',
+        x: 0,
+        y: 0,
+        values: {},
+      },
+    ];
     const links: MapGraph['links'] = [];
     for (const member of status.members) {
       const own = rates.get(member.name);
-      const values = { rate: own?.interests ?? 0, bytes: own?.bytes ?? 0, share: member.share, weight: member.weight, state: member.state };
-      nodes.push({ id: member.name, label: member.name, kind: 'member', health: healthOf(member), values });
-      links.push({ id: member.name, from: 'balancer', to: member.name, health: healthOf(member), values });
+      const values = {
+        rate: own?.interests ?? 0,
+        bytes: own?.bytes ?? 0,
+        share: member.share,
+        weight: member.weight,
+        state: member.state,
+      };
+      nodes.push({
+        id: member.name,
+        label: member.name,
+        kind: 'member',
+        health: healthOf(member),
+        values,
+      });
+      links.push({
+        id: member.name,
+        from: 'balancer',
+        to: member.name,
+        health: healthOf(member),
+        values,
+      });
     }
     return { nodes, links };
   }, [status, rates]);
@@ -191,7 +319,16 @@ function ClusterMap({ status, rates }: { status: Status; rates: Map<string, Memb
           ['Interests', count(member.counters.in_interests)],
           ['Data back', count(member.counters.out_data)],
         ];
-        return <dl>{rows.map(([term, value]) => <><dt>{term}</dt><dd>{value}</dd></>)}</dl>;
+        return (
+          <dl>
+            {rows.map(([term, value]) => (
+              <>
+                <dt>{term}</dt>
+                <dd>{value}</dd>
+              </>
+            ))}
+          </dl>
+        );
       }}
     />
   );
@@ -204,7 +341,12 @@ function WhereIs() {
   const submit = (event: Event) => {
     event.preventDefault();
     void command.run(async () => {
-      setWhere(await request<Schemas['NameWhere']>('GET', `/v1/where?${new URLSearchParams({ name: name.trim() })}`));
+      setWhere(
+        await request<Schemas['NameWhere']>(
+          'GET',
+          `/v1/where?${new URLSearchParams({ name: name.trim() })}`,
+        ),
+      );
       return undefined;
     });
   };
@@ -212,13 +354,25 @@ function WhereIs() {
     <section class="card">
       <h2>Where does a name go?</h2>
       <form class="inline" onSubmit={submit}>
-        <label>Name <input required value={name} placeholder="/example/film" size={30} onInput={(e) => setName(e.currentTarget.value)} /></label>
-        <button type="submit" class="primary">Find</button>
+        <label>
+          Name{' '}
+          <input
+            required
+            value={name}
+            placeholder="/example/film"
+            size={30}
+            onInput={(e) => setName(e.currentTarget.value)}
+          />
+        </label>
+        <button type="submit" class="primary">
+          Find
+        </button>
       </form>
       {command.message}
       {where && (
         <p>
-          <b class="name">{where.name}</b> goes to <b>{where.member ?? 'no member: none is active'}</b>, by{' '}
+          <b class="name">{where.name}</b> goes to{' '}
+          <b>{where.member ?? 'no member: none is active'}</b>, by{' '}
           {where.by === 'control' ? 'a rule of control names' : `the hash of ${where.hashed}`}
           {where.slot != null ? ` (slot ${where.slot})` : ''}.
         </p>

@@ -59,7 +59,11 @@ export class MapCanvas {
     this.loadPlaces();
     this.zoom = zoom<HTMLCanvasElement, unknown>()
       .scaleExtent([0.05, 6])
-      .filter((event: Event) => !(event as MouseEvent).button && (event.type === 'wheel' || !this.nodeAt(event as PointerEvent)))
+      .filter(
+        (event: Event) =>
+          !(event as MouseEvent).button &&
+          (event.type === 'wheel' || !this.nodeAt(event as PointerEvent)),
+      )
       .on('zoom', ({ transform }: { transform: ZoomTransform }) => {
         this.transform = transform;
         this.redraw();
@@ -181,7 +185,8 @@ export class MapCanvas {
   private onLayout({ version, ids, places, isFinal }: LayoutReply) {
     if (version !== this.version) return;
     ids.forEach((id, index) => {
-      if (this.dragged?.id !== id) this.places.set(id, { x: places[index * 2]!, y: places[index * 2 + 1]! });
+      if (this.dragged?.id !== id)
+        this.places.set(id, { x: places[index * 2]!, y: places[index * 2 + 1]! });
     });
     if (!this.hasFitted || isFinal) {
       const wasFitted = this.hasFitted;
@@ -195,7 +200,11 @@ export class MapCanvas {
   private loadPlaces() {
     if (!this.options.storageKey) return;
     try {
-      const stored = JSON.parse(localStorage.getItem(this.options.storageKey) ?? '[]') as [string, number, number][];
+      const stored = JSON.parse(localStorage.getItem(this.options.storageKey) ?? '[]') as [
+        string,
+        number,
+        number,
+      ][];
       this.places = new Map(stored.map(([id, x, y]) => [id, { x, y }]));
     } catch {
       this.places = new Map();
@@ -286,7 +295,8 @@ export class MapCanvas {
     this.drawLinks(palette);
     this.drawNodes(shown, palette);
     context.setTransform(this.pixelRatio, 0, 0, this.pixelRatio, 0, 0);
-    if (this.graph.links.length <= LINK_LABELS_MAX && this.transform.k > 0.55) this.drawLinkLabels(palette);
+    if (this.graph.links.length <= LINK_LABELS_MAX && this.transform.k > 0.55)
+      this.drawLinkLabels(palette);
     this.drawLabels(shown, palette);
   }
 
@@ -295,7 +305,8 @@ export class MapCanvas {
     const [right, bottom] = this.transform.invert([width + 60, height + 60]);
     return this.graph.nodes.flatMap((node) => {
       const place = this.places.get(node.id);
-      const isInside = place && place.x > left && place.x < right && place.y > top && place.y < bottom;
+      const isInside =
+        place && place.x > left && place.x < right && place.y > top && place.y < bottom;
       return isInside ? [{ node, place }] : [];
     });
   }
@@ -316,7 +327,12 @@ export class MapCanvas {
     const { context } = this;
     const hasDashes = this.graph.links.length <= DASHED_LINKS_MAX;
     for (const { path, health, width } of looks.values()) {
-      context.strokeStyle = health === 'failed' || health === 'warning' ? palette.health[health] : width > 1 ? palette.accent : palette.line;
+      context.strokeStyle =
+        health === 'failed' || health === 'warning'
+          ? palette.health[health]
+          : width > 1
+            ? palette.accent
+            : palette.line;
       context.setLineDash(health === 'failed' && hasDashes ? [5, 4] : []);
       context.lineWidth = width;
       context.stroke(path);
@@ -406,8 +422,16 @@ export class MapCanvas {
       context.fillText(label, x, y);
     };
     const rank = ({ node }: { node: MapNode }) =>
-      node.id === this.selected ? 0 : node.health === 'failed' ? 1 : node.health === 'warning' ? 2 : 3;
-    const wanted = this.isFound ? shown.filter(({ node }) => this.isFound!(node) || node.id === this.selected) : shown;
+      node.id === this.selected
+        ? 0
+        : node.health === 'failed'
+          ? 1
+          : node.health === 'warning'
+            ? 2
+            : 3;
+    const wanted = this.isFound
+      ? shown.filter(({ node }) => this.isFound!(node) || node.id === this.selected)
+      : shown;
     for (const level of [0, 1, 2, 3]) {
       for (const item of wanted) if (rank(item) === level) drawOne(item);
     }

@@ -20,7 +20,13 @@ function parseTerm(term: string): Test {
     const part = (isNegated ? term.slice(1) : term).toLowerCase();
     return (node) => node.label.toLowerCase().includes(part) !== isNegated;
   }
-  const [, minus, field, operator, wanted] = found as unknown as [string, string, string, string, string];
+  const [, minus, field, operator, wanted] = found as unknown as [
+    string,
+    string,
+    string,
+    string,
+    string,
+  ];
   return (node) => compare(valueOf(node, field), operator, wanted) !== (minus === '-');
 }
 

@@ -31,11 +31,25 @@ let newest = 0;
 
 self.onmessage = async ({ data }: MessageEvent<LayoutRequest>) => {
   newest = data.version;
-  const bodies: Body[] = data.nodes.map(({ id, x, y, isFixed }) => (isFixed ? { id, x, y, fx: x, fy: y } : { id, x, y }));
+  const bodies: Body[] = data.nodes.map(({ id, x, y, isFixed }) =>
+    isFixed ? { id, x, y, fx: x, fy: y } : { id, x, y },
+  );
   const distance = bodies.length > 300 ? 55 : 110;
   const simulation = forceSimulation(bodies)
-    .force('link', forceLink<Body, { source: string | Body; target: string | Body }>(data.links.map((link) => ({ ...link }))).id((body) => body.id).distance(distance))
-    .force('charge', forceManyBody().strength(bodies.length > 300 ? -120 : -420).theta(1))
+    .force(
+      'link',
+      forceLink<Body, { source: string | Body; target: string | Body }>(
+        data.links.map((link) => ({ ...link })),
+      )
+        .id((body) => body.id)
+        .distance(distance),
+    )
+    .force(
+      'charge',
+      forceManyBody()
+        .strength(bodies.length > 300 ? -120 : -420)
+        .theta(1),
+    )
     .force('x', forceX(0).strength(0.06))
     .force('y', forceY(0).strength(0.08))
     .force('collide', forceCollide(22))

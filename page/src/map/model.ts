@@ -36,7 +36,8 @@ export interface MapGraph {
 const ORDER: Health[] = ['idle', 'ok', 'warning', 'failed'];
 
 /** Returns the worse of two. */
-export const worse = (a: Health, b: Health): Health => (ORDER.indexOf(a) >= ORDER.indexOf(b) ? a : b);
+export const worse = (a: Health, b: Health): Health =>
+  ORDER.indexOf(a) >= ORDER.indexOf(b) ? a : b;
 
 /** Folds clones into one node ×N, except those of groups in `unfolded`. */
 export function fold(graph: MapGraph, unfolded: ReadonlySet<string>): MapGraph {
@@ -93,6 +94,7 @@ function mergeLinks(links: MapLink[], target: Map<string, string>): MapLink[] {
 function addNumbers(into: Record<string, string | number>, from: Record<string, string | number>) {
   for (const [key, value] of Object.entries(from)) {
     const before = into[key];
-    if (key !== 'clones' && typeof value === 'number' && typeof before === 'number') into[key] = before + value;
+    if (key !== 'clones' && typeof value === 'number' && typeof before === 'number')
+      into[key] = before + value;
   }
 }

@@ -51,7 +51,13 @@ const CORNERS: Record<Exclude<Shape, 'circle'>, [number, number]> = {
 };
 
 /** Adds the outline of a node to a path. */
-export function outline(path: CanvasPath, shape: Shape, x: number, y: number, radius: number): void {
+export function outline(
+  path: CanvasPath,
+  shape: Shape,
+  x: number,
+  y: number,
+  radius: number,
+): void {
   if (shape === 'circle') {
     path.moveTo(x + radius, y);
     path.arc(x, y, radius, 0, 2 * Math.PI);
@@ -76,7 +82,8 @@ export function svgPath(shape: Shape): string {
   const path = {
     moveTo: write('M'),
     lineTo: write('L'),
-    arc: (x: number, y: number, r: number) => void parts.push(`M${x - r} ${y}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`),
+    arc: (x: number, y: number, r: number) =>
+      void parts.push(`M${x - r} ${y}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`),
     closePath: () => void parts.push('Z'),
   };
   if (shape === 'circle') path.arc(8, 8, 6);

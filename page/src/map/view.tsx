@@ -41,7 +41,12 @@ export function readPalette(): Palette {
     line: color('map-line'),
     node: color('surface'),
     accent: color('flow'),
-    health: { ok: color('ok'), idle: color('idle'), warning: color('warning'), failed: color('failed') },
+    health: {
+      ok: color('ok'),
+      idle: color('idle'),
+      warning: color('warning'),
+      failed: color('failed'),
+    },
   };
 }
 
@@ -60,7 +65,9 @@ export function MapView(props: Props) {
   labelText.current = (link) => {
     const value = link.values[label];
     if (value === undefined || value === 0) return '';
-    return typeof value === 'number' ? (labels.find(({ name }) => name === label)?.format(value) ?? '') : value;
+    return typeof value === 'number'
+      ? (labels.find(({ name }) => name === label)?.format(value) ?? '')
+      : value;
   };
 
   const shown = useMemo(() => {
@@ -103,15 +110,29 @@ export function MapView(props: Props) {
   useEffect(() => map.current?.redraw(), [label]);
 
   const groups = [...new Set(graph.nodes.flatMap(({ group }) => group ?? []))];
-  const canFold = groups.some((group) => graph.nodes.filter((node) => node.group === group).length > 1);
+  const canFold = groups.some(
+    (group) => graph.nodes.filter((node) => node.group === group).length > 1,
+  );
   return (
     <div class="map-view">
       <div class="tools" role="toolbar" aria-label="Map">
         <label>
-          Find <input type="search" value={find} placeholder="rate>100" onInput={(e) => setFind(e.currentTarget.value)} />
+          Find{' '}
+          <input
+            type="search"
+            value={find}
+            placeholder="rate>100"
+            onInput={(e) => setFind(e.currentTarget.value)}
+          />
         </label>
         <label>
-          Hide <input type="search" value={hide} placeholder="health=idle" onInput={(e) => setHide(e.currentTarget.value)} />
+          Hide{' '}
+          <input
+            type="search"
+            value={hide}
+            placeholder="health=idle"
+            onInput={(e) => setHide(e.currentTarget.value)}
+          />
         </label>
         {labels.length > 1 && (
           <label>
@@ -134,9 +155,15 @@ export function MapView(props: Props) {
           </label>
         )}
         <span class="group">
-          <button type="button" onClick={() => map.current?.zoomBy(1.3)} aria-label="Zoom in">+</button>
-          <button type="button" onClick={() => map.current?.zoomBy(0.77)} aria-label="Zoom out">−</button>
-          <button type="button" onClick={() => map.current?.fit()}>Fit</button>
+          <button type="button" onClick={() => map.current?.zoomBy(1.3)} aria-label="Zoom in">
+            +
+          </button>
+          <button type="button" onClick={() => map.current?.zoomBy(0.77)} aria-label="Zoom out">
+            −
+          </button>
+          <button type="button" onClick={() => map.current?.fit()}>
+            Fit
+          </button>
           <button
             type="button"
             onClick={() => {
@@ -162,10 +189,19 @@ export function MapView(props: Props) {
           <aside class="panel" aria-label={`Details of ${selectedNode.label}`}>
             <header>
               <h2>{selectedNode.label}</h2>
-              <button type="button" aria-label="Close details" onClick={() => setSelected(undefined)}>✕</button>
+              <button
+                type="button"
+                aria-label="Close details"
+                onClick={() => setSelected(undefined)}
+              >
+                ✕
+              </button>
             </header>
             {selectedNode.values['clones'] !== undefined && selectedNode.group && (
-              <button type="button" onClick={() => setUnfolded(new Set([...unfolded, selectedNode.group!]))}>
+              <button
+                type="button"
+                onClick={() => setUnfolded(new Set([...unfolded, selectedNode.group!]))}
+              >
                 Unfold {String(selectedNode.values['clones'])} clones
               </button>
             )}
@@ -214,7 +250,8 @@ export const ShapeIcon = ({ kind }: { kind: string }) => (
 /** The sign and the word of a health, so that no one has to tell colours apart. */
 export const HealthMark = ({ health }: { health: Health }) => (
   <span class={`health ${health}`}>
-    <span aria-hidden="true">{SIGNS[health] || (health === 'ok' ? '✓' : '–')}</span> {HEALTH_TEXT[health]}
+    <span aria-hidden="true">{SIGNS[health] || (health === 'ok' ? '✓' : '–')}</span>{' '}
+    {HEALTH_TEXT[health]}
   </span>
 );
 
@@ -240,7 +277,9 @@ function NodeTable(props: {
               <th scope="col">Kind</th>
               <th scope="col">Health</th>
               {columns.map(({ text, format }) => (
-                <th scope="col" class={format ? 'number' : ''}>{text}</th>
+                <th scope="col" class={format ? 'number' : ''}>
+                  {text}
+                </th>
               ))}
             </tr>
           </thead>
@@ -248,10 +287,14 @@ function NodeTable(props: {
             {nodes.slice(0, ROWS_MAX).map((node) => (
               <tr class={node.id === props.selected ? 'selected' : ''}>
                 <th scope="row">
-                  <button type="button" class="link" onClick={() => props.onSelect(node.id)}>{node.label}</button>
+                  <button type="button" class="link" onClick={() => props.onSelect(node.id)}>
+                    {node.label}
+                  </button>
                 </th>
                 <td>{node.kind.replaceAll('_', ' ')}</td>
-                <td><HealthMark health={node.health} /></td>
+                <td>
+                  <HealthMark health={node.health} />
+                </td>
                 {columns.map(({ name, format }) => (
                   <td class={format ? 'number' : ''}>{cell(node.values[name], format)}</td>
                 ))}
@@ -260,7 +303,9 @@ function NodeTable(props: {
           </tbody>
         </table>
       </div>
-      {nodes.length > ROWS_MAX && <p class="note">The first {ROWS_MAX} are listed: use Find for the others.</p>}
+      {nodes.length > ROWS_MAX && (
+        <p class="note">The first {ROWS_MAX} are listed: use Find for the others.</p>
+      )}
     </details>
   );
 }

@@ -26,11 +26,18 @@ export function DocumentView({ model }: { model: NetworkModel }) {
   const command = useCommand();
   const { version } = model.graph!;
   useEffect(() => {
-    void request<Schemas['NetworkStatus']>('GET', '/v1/network').then((now) => {
-      setStatus(now);
-      // A draft that a person has begun stays when another version takes effect.
-      setDraft((before) => (before && before.text !== status?.text ? before : { past: [], text: now.text, future: [] }));
-    }, () => undefined);
+    void request<Schemas['NetworkStatus']>('GET', '/v1/network').then(
+      (now) => {
+        setStatus(now);
+        // A draft that a person has begun stays when another version takes effect.
+        setDraft((before) =>
+          before && before.text !== status?.text
+            ? before
+            : { past: [], text: now.text, future: [] },
+        );
+      },
+      () => undefined,
+    );
   }, [version]);
   const text = draft?.text;
   const isChanged = text !== undefined && text !== status?.text;
@@ -56,15 +63,34 @@ export function DocumentView({ model }: { model: NetworkModel }) {
   }, [text, isChanged, version]);
   if (!draft || !status) return <p class="empty">Waiting for the document.</p>;
 
-  const edit = (now: string) => setDraft({ past: [...draft.past, draft.text].slice(-STEPS_MAX), text: now, future: [] });
-  const undo = () => draft.past.length && setDraft({ past: draft.past.slice(0, -1), text: draft.past.at(-1)!, future: [draft.text, ...draft.future] });
-  const redo = () => draft.future.length && setDraft({ past: [...draft.past, draft.text], text: draft.future[0]!, future: draft.future.slice(1) });
+  const edit = (now: string) =>
+    setDraft({ past: [...draft.past, draft.text].slice(-STEPS_MAX), text: now, future: [] });
+  const undo = () =>
+    draft.past.length &&
+    setDraft({
+      past: draft.past.slice(0, -1),
+      text: draft.past.at(-1)!,
+      future: [draft.text, ...draft.future],
+    });
+  const redo = () =>
+    draft.future.length &&
+    setDraft({
+      past: [...draft.past, draft.text],
+      text: draft.future[0]!,
+      future: draft.future.slice(1),
+    });
   const apply = () =>
     void command.run(async () => {
       try {
-        await request('PUT', '/v1/network', { text: draft.text, version: status.version, plan: plan?.id, reason: reason || null });
+        await request('PUT', '/v1/network', {
+          text: draft.text,
+          version: status.version,
+          plan: plan?.id,
+          reason: reason || null,
+        });
       } catch (error) {
-        if (error instanceof RequestError && error.code === 409) throw new Error(`${error.message} Look at the plan below once more.`);
+        if (error instanceof RequestError && error.code === 409)
+          throw new Error(`${error.message} Look at the plan below once more.`);
         throw error;
       }
       setReason('');
@@ -80,19 +106,43 @@ export function DocumentView({ model }: { model: NetworkModel }) {
     <>
       <section class="card">
         <header class="row">
-          <h2>Document <span class="note">version {status.version}{isChanged ? ', draft changed' : ''}</span></h2>
+          <h2>
+            Document{' '}
+            <span class="note">
+              version {status.version}
+              {isChanged ? ', draft changed' : ''}
+            </span>
+          </h2>
           <span class="group">
-            <button type="button" disabled={!draft.past.length} onClick={undo}>Undo</button>{' '}
-            <button type="button" disabled={!draft.future.length} onClick={redo}>Redo</button>{' '}
-            <button type="button" disabled={!isChanged} onClick={() => edit(status.text)}>Discard the draft</button>
+            <button type="button" disabled={!draft.past.length} onClick={undo}>
+              Undo
+            </button>{' '}
+            <button type="button" disabled={!draft.future.length} onClick={redo}>
+              Redo
+            </button>{' '}
+            <button type="button" disabled={!isChanged} onClick={() => edit(status.text)}>
+              Discard the draft
+            </button>
           </span>
         </header>
         <div class="columns wide">
-          <textarea class="draft" aria-label="Draft of the document" spellcheck={false} value={draft.text} rows={24} onInput={(e) => edit(e.currentTarget.value)} onKeyDown={onKey} />
+          <textarea
+            class="draft"
+            aria-label="Draft of the document"
+            spellcheck={false}
+            value={draft.text}
+            rows={24}
+            onInput={(e) => edit(e.currentTarget.value)}
+            onKeyDown={onKey}
+          />
           <div>
             <h3>Changes to version {status.version}</h3>
             <Difference before={status.text} now={draft.text} />
-            {mistakes && <pre class="error" tabIndex={0} role="alert">{mistakes}</pre>}
+            {mistakes && (
+              <pre class="error" tabIndex={0} role="alert">
+                {mistakes}
+              </pre>
+            )}
           </div>
         </div>
         <form
@@ -102,8 +152,18 @@ export function DocumentView({ model }: { model: NetworkModel }) {
             apply();
           }}
         >
-          <label>Reason <input value={reason} placeholder="for the history" size={30} onInput={(e) => setReason(e.currentTarget.value)} /></label>
-          <button type="submit" class="primary" disabled={!plan || command.isBusy}>Apply</button>
+          <label>
+            Reason{' '}
+            <input
+              value={reason}
+              placeholder="for the history"
+              size={30}
+              onInput={(e) => setReason(e.currentTarget.value)}
+            />
+          </label>
+          <button type="submit" class="primary" disabled={!plan || command.isBusy}>
+            Apply
+          </button>
         </form>
         {command.message}
       </section>
@@ -123,14 +183,23 @@ function Difference({ before, now }: { before: string; now: string }) {
   let start = 0;
   while (start < old.length && start < fresh.length && old[start] === fresh[start]) start += 1;
   let end = 0;
-  while (end < old.length - start && end < fresh.length - start && old.at(-1 - end) === fresh.at(-1 - end)) end += 1;
+  while (
+    end < old.length - start &&
+    end < fresh.length - start &&
+    old.at(-1 - end) === fresh.at(-1 - end)
+  )
+    end += 1;
   const removed = old.slice(start, old.length - end);
   const added = fresh.slice(start, fresh.length - end);
   if (removed.length + added.length === 0) return <p class="empty">None.</p>;
   return (
     <pre class="difference" tabIndex={0} aria-label="Changed lines">
-      {removed.map((line, index) => <span class="removed">{`− ${start + index + 1}  ${line}\n`}</span>)}
-      {added.map((line, index) => <span class="added">{`+ ${start + index + 1}  ${line}\n`}</span>)}
+      {removed.map((line, index) => (
+        <span class="removed">{`− ${start + index + 1}  ${line}\n`}</span>
+      ))}
+      {added.map((line, index) => (
+        <span class="added">{`+ ${start + index + 1}  ${line}\n`}</span>
+      ))}
     </pre>
   );
 }

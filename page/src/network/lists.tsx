@@ -16,7 +16,12 @@ function useList<T>(path: string, key: unknown): T[] {
   return list;
 }
 
-function ListTable(props: { title: string; head: string[]; rows: ComponentChildren[][]; empty: string }) {
+function ListTable(props: {
+  title: string;
+  head: string[];
+  rows: ComponentChildren[][];
+  empty: string;
+}) {
   return (
     <section class="card">
       <h2>{props.title}</h2>
@@ -25,8 +30,22 @@ function ListTable(props: { title: string; head: string[]; rows: ComponentChildr
       ) : (
         <div class="scroll" tabIndex={0} role="region" aria-label={props.title}>
           <table>
-            <thead><tr>{props.head.map((text) => <th scope="col">{text || <span class="hidden">Actions</span>}</th>)}</tr></thead>
-            <tbody>{props.rows.map((row) => <tr>{row.map((cell) => <td>{cell}</td>)}</tr>)}</tbody>
+            <thead>
+              <tr>
+                {props.head.map((text) => (
+                  <th scope="col">{text || <span class="hidden">Actions</span>}</th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {props.rows.map((row) => (
+                <tr>
+                  {row.map((cell) => (
+                    <td>{cell}</td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
           </table>
         </div>
       )}
@@ -41,7 +60,13 @@ export function NetworkRoutes({ tick }: { tick: number }) {
     <ListTable
       title="Routes"
       head={['Prefix', 'Instance', 'Face', 'Cost', 'Set by']}
-      rows={routes.map((route) => [<span class="name">{route.prefix}</span>, route.instance, route.face, route.cost, route.origin])}
+      rows={routes.map((route) => [
+        <span class="name">{route.prefix}</span>,
+        route.instance,
+        route.face,
+        route.cost,
+        route.origin,
+      ])}
       empty="No name router has a route."
     />
   );
@@ -52,7 +77,14 @@ export function Events({ model }: { model: NetworkModel }) {
     <ListTable
       title="Events"
       head={['Time', 'What', 'Text', 'About']}
-      rows={[...model.events].reverse().map((event) => [clock(event.at_ms), event.kind.replaceAll('-', ' '), event.text, event.instance ?? event.subject ?? ''])}
+      rows={[...model.events]
+        .reverse()
+        .map((event) => [
+          clock(event.at_ms),
+          event.kind.replaceAll('-', ' '),
+          event.text,
+          event.instance ?? event.subject ?? '',
+        ])}
       empty="Nothing has happened since the manager started."
     />
   );
@@ -77,7 +109,15 @@ export function History({ version }: { version: number }) {
           new Date(entry.at_ms).toLocaleString('en-GB'),
           entry.author,
           entry.reason,
-          entry.current ? '' : <ConfirmButton text="Restore" label={`Restore version ${entry.version}`} onConfirm={() => restore(entry.version)} />,
+          entry.current ? (
+            ''
+          ) : (
+            <ConfirmButton
+              text="Restore"
+              label={`Restore version ${entry.version}`}
+              onConfirm={() => restore(entry.version)}
+            />
+          ),
         ])}
         empty="No version."
       />
@@ -91,7 +131,12 @@ export function Audit({ version }: { version: number }) {
     <ListTable
       title="Who asked for what"
       head={['Time', 'By', 'What', 'Result']}
-      rows={entries.map((entry) => [new Date(entry.at_ms).toLocaleString('en-GB'), entry.author, entry.action, entry.result])}
+      rows={entries.map((entry) => [
+        new Date(entry.at_ms).toLocaleString('en-GB'),
+        entry.author,
+        entry.action,
+        entry.result,
+      ])}
       empty="No change was asked for."
     />
   );

@@ -23,7 +23,8 @@ export interface Recorded {
   graph: MapGraph;
 }
 
-export const idOf = ({ name, host }: { name: string; host: string }): string => `${name} on ${host}`;
+export const idOf = ({ name, host }: { name: string; host: string }): string =>
+  `${name} on ${host}`;
 
 export class NetworkModel {
   graph: Graph | undefined;
@@ -44,7 +45,11 @@ export class NetworkModel {
     for (const id of this.curves.keys()) if (!known.has(id)) this.curves.delete(id);
     for (const instance of graph.instances) {
       const { interests, data } = instance.rates;
-      addSample(this.curves, idOf(instance), graph.at_ms, [interests, data, instance.cpu_cores * 100]);
+      addSample(this.curves, idOf(instance), graph.at_ms, [
+        interests,
+        data,
+        instance.cpu_cores * 100,
+      ]);
     }
     for (const service of graph.services) {
       const own = graph.instances.filter((instance) => instance.service === service.name);
@@ -53,7 +58,9 @@ export class NetworkModel {
     }
     const last = this.recorded.at(-1);
     if (!last || graph.at_ms - last.atMs >= RECORD_INTERVAL_MS) {
-      this.recorded = [...this.recorded, { atMs: graph.at_ms, graph: this.map }].slice(-RECORDED_MAX);
+      this.recorded = [...this.recorded, { atMs: graph.at_ms, graph: this.map }].slice(
+        -RECORDED_MAX,
+      );
     }
   }
 
@@ -74,7 +81,8 @@ function addSample(into: Map<string, Curves>, key: string, atMs: number, values:
 
 export function healthOf(instance: Instance): Health {
   if (instance.state === 'ended') return 'failed';
-  if (instance.state !== 'running' || instance.origin === 'orphan' || instance.reason) return 'warning';
+  if (instance.state !== 'running' || instance.origin === 'orphan' || instance.reason)
+    return 'warning';
   return instance.rates.interests + instance.rates.data > 0.05 ? 'ok' : 'idle';
 }
 
@@ -135,8 +143,13 @@ function addEdge(edge: Schemas['GraphEdge'], nodes: MapNode[], links: MapLink[])
 
 const endOf = (end: Schemas['GraphLinkEnd']): string => `${end.instance} on ${end.host}`;
 
-const packets = (rates: Schemas['GraphRates']): number => rates.interests + rates.data + rates.nacks;
+const packets = (rates: Schemas['GraphRates']): number =>
+  rates.interests + rates.data + rates.nacks;
 
 /** Returns the element of an instance that has one, or the word for several. */
 const kindOf = (instance: Instance): string =>
-  instance.elements.length === 1 ? instance.elements[0]!.element : instance.elements.length > 1 ? 'elements' : 'service';
+  instance.elements.length === 1
+    ? instance.elements[0]!.element
+    : instance.elements.length > 1
+      ? 'elements'
+      : 'service';

@@ -7,7 +7,15 @@ import type { MapNode } from '../map/model';
 import { Chart, useCommand } from '../parts';
 import { idOf, type Instance, type NetworkModel, type Schemas } from './model';
 
-export function InstancePanel({ node, model, tick }: { node: MapNode; model: NetworkModel; tick: number }) {
+export function InstancePanel({
+  node,
+  model,
+  tick,
+}: {
+  node: MapNode;
+  model: NetworkModel;
+  tick: number;
+}) {
   const instance = model.graph!.instances.find((candidate) => idOf(candidate) === node.id);
   if (!instance) return <OtherPanel node={node} model={model} />;
   const rows: [string, string][] = [
@@ -21,12 +29,22 @@ export function InstancePanel({ node, model, tick }: { node: MapNode; model: Net
     ['Data', `${rate(instance.rates.data)}/s`],
     ['Dropped', `${rate(instance.rates.dropped)}/s`],
     ['Pending', count(instance.pending)],
-    ['Cached', `${count(instance.cached_packets)} packets${instance.hit_ratio != null ? `, ${percent(instance.hit_ratio)} hits` : ''}`],
+    [
+      'Cached',
+      `${count(instance.cached_packets)} packets${instance.hit_ratio != null ? `, ${percent(instance.hit_ratio)} hits` : ''}`,
+    ],
   ];
   const curves = model.curves.get(node.id);
   return (
     <>
-      <dl>{rows.map(([term, value]) => <><dt>{term}</dt><dd>{value}</dd></>)}</dl>
+      <dl>
+        {rows.map(([term, value]) => (
+          <>
+            <dt>{term}</dt>
+            <dd>{value}</dd>
+          </>
+        ))}
+      </dl>
       {curves && (
         <Chart
           curves={curves}
@@ -43,8 +61,17 @@ export function InstancePanel({ node, model, tick }: { node: MapNode; model: Net
       )}
       {instance.elements.map((element) => (
         <details>
-          <summary>{element.name}: {element.element.replaceAll('_', ' ')}</summary>
-          <dl>{Object.entries(element.values).map(([name, value]) => <><dt>{name.replaceAll('_', ' ')}</dt><dd>{count(value)}</dd></>)}</dl>
+          <summary>
+            {element.name}: {element.element.replaceAll('_', ' ')}
+          </summary>
+          <dl>
+            {Object.entries(element.values).map(([name, value]) => (
+              <>
+                <dt>{name.replaceAll('_', ' ')}</dt>
+                <dd>{count(value)}</dd>
+              </>
+            ))}
+          </dl>
         </details>
       ))}
       <ScaleForm service={instance.service} model={model} />
@@ -57,7 +84,14 @@ function OtherPanel({ node, model }: { node: MapNode; model: NetworkModel }) {
   const service = model.graph!.services.find(({ name }) => node.id === `fold:${name}`);
   return (
     <>
-      <dl>{Object.entries(node.values).map(([name, value]) => <><dt>{name}</dt><dd>{typeof value === 'number' ? count(value) : value}</dd></>)}</dl>
+      <dl>
+        {Object.entries(node.values).map(([name, value]) => (
+          <>
+            <dt>{name}</dt>
+            <dd>{typeof value === 'number' ? count(value) : value}</dd>
+          </>
+        ))}
+      </dl>
       {service && <ScaleForm service={service.name} model={model} />}
     </>
   );
@@ -71,8 +105,12 @@ export function ScaleForm({ service, model }: { service: string; model: NetworkM
   if (!scale || scale.max <= 1) return null;
   const set = (instances: number | null) =>
     void command.run(async () => {
-      await request<Schemas['ServiceScale']>('PUT', `/v1/scale/${encodeURIComponent(service)}`, { instances });
-      return instances === null ? `Load decides the number of ${service}.` : `${service} gets ${instances} instances.`;
+      await request<Schemas['ServiceScale']>('PUT', `/v1/scale/${encodeURIComponent(service)}`, {
+        instances,
+      });
+      return instances === null
+        ? `Load decides the number of ${service}.`
+        : `${service} gets ${instances} instances.`;
     });
   const submit = (event: Event) => {
     event.preventDefault();
@@ -82,10 +120,22 @@ export function ScaleForm({ service, model }: { service: string; model: NetworkM
     <form class="inline" onSubmit={submit}>
       <label>
         Instances of {service}{' '}
-        <input type="number" required min={scale.min} max={scale.max} placeholder={String(scale.wanted)} value={wanted} onInput={(e) => setWanted(e.currentTarget.value)} />
+        <input
+          type="number"
+          required
+          min={scale.min}
+          max={scale.max}
+          placeholder={String(scale.wanted)}
+          value={wanted}
+          onInput={(e) => setWanted(e.currentTarget.value)}
+        />
       </label>
-      <button type="submit" disabled={command.isBusy}>Set</button>
-      <button type="button" disabled={!scale.pinned || command.isBusy} onClick={() => set(null)}>Let load decide</button>
+      <button type="submit" disabled={command.isBusy}>
+        Set
+      </button>
+      <button type="button" disabled={!scale.pinned || command.isBusy} onClick={() => set(null)}>
+        Let load decide
+      </button>
       {scale.reason && <span class="note">{scale.reason}</span>}
       {command.message}
     </form>
@@ -99,18 +149,32 @@ function Texts({ instance }: { instance: Instance }) {
   useEffect(() => {
     if (!open) return;
     const load = async () => {
-      if (open === 'graph') return (await request<Schemas['InstanceDetail']>('GET', path)).graph ?? 'It does not answer.';
-      return (await request<Schemas['InstanceLog']>('GET', `${path}/logs?lines=60`)).lines.join('\n') || 'The log is empty.';
+      if (open === 'graph')
+        return (
+          (await request<Schemas['InstanceDetail']>('GET', path)).graph ?? 'It does not answer.'
+        );
+      return (
+        (await request<Schemas['InstanceLog']>('GET', `${path}/logs?lines=60`)).lines.join('\n') ||
+        'The log is empty.'
+      );
     };
     load().then(setText, (error: Error) => setText(error.message));
   }, [open, path]);
   return (
     <>
       <p class="group">
-        <button type="button" aria-pressed={open === 'log'} onClick={() => setOpen('log')}>Log</button>{' '}
-        <button type="button" aria-pressed={open === 'graph'} onClick={() => setOpen('graph')}>Graph</button>
+        <button type="button" aria-pressed={open === 'log'} onClick={() => setOpen('log')}>
+          Log
+        </button>{' '}
+        <button type="button" aria-pressed={open === 'graph'} onClick={() => setOpen('graph')}>
+          Graph
+        </button>
       </p>
-      {open && <pre tabIndex={0} aria-label={open === 'log' ? 'Log' : 'Graph'}>{text}</pre>}
+      {open && (
+        <pre tabIndex={0} aria-label={open === 'log' ? 'Log' : 'Graph'}>
+          {text}
+        </pre>
+      )}
     </>
   );
 }

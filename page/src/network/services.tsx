@@ -12,7 +12,14 @@ export function Services({ model, tick }: { model: NetworkModel; tick: number })
         const curves = model.services.get(service.name);
         return (
           <section class="card">
-            <h2>{service.name} <span class="note">{service.running} of {service.wanted} run, {service.min} to {service.max} permitted{service.pinned ? ', set by a person' : ''}{service.origin === 'document' ? '' : `, by ${service.origin}`}</span></h2>
+            <h2>
+              {service.name}{' '}
+              <span class="note">
+                {service.running} of {service.wanted} run, {service.min} to {service.max} permitted
+                {service.pinned ? ', set by a person' : ''}
+                {service.origin === 'document' ? '' : `, by ${service.origin}`}
+              </span>
+            </h2>
             {curves && (
               <Chart
                 curves={curves}
@@ -20,7 +27,10 @@ export function Services({ model, tick }: { model: NetworkModel; tick: number })
                 height={120}
                 format={(value) => count(value)}
                 label={`Instances and Interests per second of ${service.name}`}
-                lines={[{ text: 'instances', color: 'curve-3' }, { text: 'Interests/s', color: 'curve-1', dash: [6, 3] }]}
+                lines={[
+                  { text: 'instances', color: 'curve-3' },
+                  { text: 'Interests/s', color: 'curve-1', dash: [6, 3] },
+                ]}
               />
             )}
             <ScaleForm service={service.name} model={model} />

@@ -16,7 +16,10 @@ import { Services } from './services';
 /** Most graphs a second. */
 const REFRESH_MS = 400;
 
-export function NetworkView(props: { host: string; onConnection(connection: Connection, error?: RequestError): void }) {
+export function NetworkView(props: {
+  host: string;
+  onConnection(connection: Connection, error?: RequestError): void;
+}) {
   const model = useRef(new NetworkModel()).current;
   const [tick, setTick] = useState(0);
   useEffect(() => {
@@ -51,11 +54,18 @@ export function NetworkView(props: { host: string; onConnection(connection: Conn
     };
   }, []);
   const { graph } = model;
-  if (!graph) return <main><Empty>Waiting for the manager.</Empty></main>;
+  if (!graph)
+    return (
+      <main>
+        <Empty>Waiting for the manager.</Empty>
+      </main>
+    );
   return (
     <>
       {graph.conditions.map(({ subject, kind, reason }) => (
-        <p class="banner" role="alert"><b>{subject}</b>, {kind}: {reason}</p>
+        <p class="banner" role="alert">
+          <b>{subject}</b>, {kind}: {reason}
+        </p>
       ))}
       <Tabs
         tabs={[
@@ -65,7 +75,16 @@ export function NetworkView(props: { host: string; onConnection(connection: Conn
           { id: 'services', text: 'Services', view: () => <Services model={model} tick={tick} /> },
           { id: 'routes', text: 'Routes', view: () => <NetworkRoutes tick={tick} /> },
           { id: 'events', text: 'Events', view: () => <Events model={model} /> },
-          { id: 'history', text: 'History', view: () => <><History version={graph.version} /><Audit version={graph.version} /></> },
+          {
+            id: 'history',
+            text: 'History',
+            view: () => (
+              <>
+                <History version={graph.version} />
+                <Audit version={graph.version} />
+              </>
+            ),
+          },
         ]}
       />
     </>
@@ -80,18 +99,27 @@ function NetworkMap({ model, tick }: { model: NetworkModel; tick: number }) {
     const instance = graph.instances.some(({ name, host }) => `${name} on ${host}` === id);
     if (!instance) return;
     const position = { x: place.x / GRID.x, y: place.y / GRID.y, fixed: true };
-    void request('PUT', '/v1/positions', { positions: [{ instance: id, position }] }).catch(() => undefined);
+    void request('PUT', '/v1/positions', { positions: [{ instance: id, position }] }).catch(
+      () => undefined,
+    );
   };
   const arrange = () => {
     const fixed = graph.instances.filter(({ position }) => position.fixed);
-    const positions = fixed.map(({ name, host }) => ({ instance: `${name} on ${host}`, position: null }));
-    if (positions.length) void request('PUT', '/v1/positions', { positions }).catch(() => undefined);
+    const positions = fixed.map(({ name, host }) => ({
+      instance: `${name} on ${host}`,
+      position: null,
+    }));
+    if (positions.length)
+      void request('PUT', '/v1/positions', { positions }).catch(() => undefined);
   };
   return (
     <>
       <p class="status-line">
         <b>{graph.network}</b>, version {graph.version}, {graph.state}
-        {graph.hosts.map((host) => ` · ${host.name}: ${host.instances} instances, ${host.cpu_cores.toFixed(2)} cores${host.up ? '' : ', does not answer'}`)}
+        {graph.hosts.map(
+          (host) =>
+            ` · ${host.name}: ${host.instances} instances, ${host.cpu_cores.toFixed(2)} cores${host.up ? '' : ', does not answer'}`,
+        )}
       </p>
       {model.recorded.length > 1 && (
         <label class="slider">

@@ -23,7 +23,14 @@ export function Faces({ model, tick }: { model: RouterModel; tick: number }) {
       <section class="card">
         <header class="row">
           <h2>Faces</h2>
-          <label><input type="checkbox" checked={withInternal} onChange={(e) => setWithInternal(e.currentTarget.checked)} /> internal ones too</label>
+          <label>
+            <input
+              type="checkbox"
+              checked={withInternal}
+              onChange={(e) => setWithInternal(e.currentTarget.checked)}
+            />{' '}
+            internal ones too
+          </label>
         </header>
         {command.message}
         {faces.length === 0 ? (
@@ -33,11 +40,30 @@ export function Faces({ model, tick }: { model: RouterModel; tick: number }) {
             <table id="faces">
               <thead>
                 <tr>
-                  <th scope="col">Face</th><th scope="col">Remote</th><th scope="col">Kind</th>
-                  <th scope="col" class="number">Interests in/s</th><th scope="col" class="number">Data in/s</th>
-                  <th scope="col" class="number">Interests out/s</th><th scope="col" class="number">Data out/s</th>
-                  <th scope="col" class="number">Received</th><th scope="col" class="number">Sent</th>
-                  <th scope="col"><span class="hidden">Actions</span></th>
+                  <th scope="col">Face</th>
+                  <th scope="col">Remote</th>
+                  <th scope="col">Kind</th>
+                  <th scope="col" class="number">
+                    Interests in/s
+                  </th>
+                  <th scope="col" class="number">
+                    Data in/s
+                  </th>
+                  <th scope="col" class="number">
+                    Interests out/s
+                  </th>
+                  <th scope="col" class="number">
+                    Data out/s
+                  </th>
+                  <th scope="col" class="number">
+                    Received
+                  </th>
+                  <th scope="col" class="number">
+                    Sent
+                  </th>
+                  <th scope="col">
+                    <span class="hidden">Actions</span>
+                  </th>
                 </tr>
               </thead>
               <tbody>
@@ -46,17 +72,34 @@ export function Faces({ model, tick }: { model: RouterModel; tick: number }) {
                   return (
                     <tr class={face.face_id === selected ? 'selected' : ''}>
                       <th scope="row">
-                        <button type="button" class="link" aria-label={`Details of face ${face.face_id}`} onClick={() => setSelected(face.face_id)}>{face.face_id}</button>
+                        <button
+                          type="button"
+                          class="link"
+                          aria-label={`Details of face ${face.face_id}`}
+                          onClick={() => setSelected(face.face_id)}
+                        >
+                          {face.face_id}
+                        </button>
                       </th>
                       <td class="name">{face.uri}</td>
-                      <td>{face.persistency}, {face.scope}</td>
+                      <td>
+                        {face.persistency}, {face.scope}
+                      </td>
                       <td class="number">{rate(rates.inInterests)}</td>
                       <td class="number">{rate(rates.inData)}</td>
                       <td class="number">{rate(rates.outInterests)}</td>
                       <td class="number">{rate(rates.outData)}</td>
                       <td class="number">{bits(rates.inBytes)}</td>
                       <td class="number">{bits(rates.outBytes)}</td>
-                      <td>{!isInternal(face) && <ConfirmButton text="Close" label={`Close face ${face.face_id}`} onConfirm={() => close(face)} />}</td>
+                      <td>
+                        {!isInternal(face) && (
+                          <ConfirmButton
+                            text="Close"
+                            label={`Close face ${face.face_id}`}
+                            onConfirm={() => close(face)}
+                          />
+                        )}
+                      </td>
                     </tr>
                   );
                 })}
@@ -74,7 +117,15 @@ export function Faces({ model, tick }: { model: RouterModel; tick: number }) {
   );
 }
 
-export function FaceDetails({ face, model, tick }: { face: Face; model: RouterModel; tick: number }) {
+export function FaceDetails({
+  face,
+  model,
+  tick,
+}: {
+  face: Face;
+  model: RouterModel;
+  tick: number;
+}) {
   const curves = model.faceCurves.get(face.face_id);
   const rows: [string, string][] = [
     ['Remote', face.uri],
@@ -85,14 +136,23 @@ export function FaceDetails({ face, model, tick }: { face: Face; model: RouterMo
     ['Interests', `${count(face.in_interests)} in, ${count(face.out_interests)} out`],
     ['Data', `${count(face.in_data)} in, ${count(face.out_data)} out`],
     ['Nacks', `${count(face.in_nacks)} in, ${count(face.out_nacks)} out`],
-    ['Routes', model.routes.filter(({ routes }) => routes.some(({ face_id }) => face_id === face.face_id)).map(({ name }) => name).join(', ') || 'none'],
+    [
+      'Routes',
+      model.routes
+        .filter(({ routes }) => routes.some(({ face_id }) => face_id === face.face_id))
+        .map(({ name }) => name)
+        .join(', ') || 'none',
+    ],
   ];
   return (
     <>
       <h3>Face {face.face_id}</h3>
       <dl>
         {rows.map(([term, value]) => (
-          <><dt>{term}</dt><dd>{value}</dd></>
+          <>
+            <dt>{term}</dt>
+            <dd>{value}</dd>
+          </>
         ))}
       </dl>
       {curves && (
@@ -102,7 +162,10 @@ export function FaceDetails({ face, model, tick }: { face: Face; model: RouterMo
           height={130}
           format={(value) => `${count(value)}`}
           label={`Bits per second of face ${face.face_id}`}
-          lines={[{ text: 'bit/s in', color: 'curve-1' }, { text: 'bit/s out', color: 'curve-3', dash: [5, 3] }]}
+          lines={[
+            { text: 'bit/s in', color: 'curve-1' },
+            { text: 'bit/s out', color: 'curve-3', dash: [5, 3] },
+          ]}
         />
       )}
     </>
@@ -125,7 +188,17 @@ function CreateFace() {
     <section class="card">
       <h2>Create a face</h2>
       <form class="inline" onSubmit={submit}>
-        <label>Remote URI <input id="face-uri" required value={uri} placeholder="udp4://192.0.2.1:6363" size={30} onInput={(e) => setUri(e.currentTarget.value)} /></label>
+        <label>
+          Remote URI{' '}
+          <input
+            id="face-uri"
+            required
+            value={uri}
+            placeholder="udp4://192.0.2.1:6363"
+            size={30}
+            onInput={(e) => setUri(e.currentTarget.value)}
+          />
+        </label>
         <label>
           Persistency{' '}
           <select value={persistency} onChange={(e) => setPersistency(e.currentTarget.value)}>
@@ -133,7 +206,9 @@ function CreateFace() {
             <option value="permanent">permanent: reconnects</option>
           </select>
         </label>
-        <button type="submit" class="primary" disabled={command.isBusy}>Create face</button>
+        <button type="submit" class="primary" disabled={command.isBusy}>
+          Create face
+        </button>
       </form>
       {command.message}
     </section>

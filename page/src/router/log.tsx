@@ -15,13 +15,20 @@ export function Log({ model }: { model: RouterModel }) {
   const command = useCommand();
   const frame = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    void request<{ filter: string }>('GET', '/v1/log').then((levels) => setFilter(levels.filter), () => undefined);
+    void request<{ filter: string }>('GET', '/v1/log').then(
+      (levels) => setFilter(levels.filter),
+      () => undefined,
+    );
   }, []);
   const shown = model.log.filter(
-    (line) => LEVELS.indexOf(line.level) <= LEVELS.indexOf(level) && `${line.part} ${line.text}`.toLowerCase().includes(text.toLowerCase()),
+    (line) =>
+      LEVELS.indexOf(line.level) <= LEVELS.indexOf(level) &&
+      `${line.part} ${line.text}`.toLowerCase().includes(text.toLowerCase()),
   );
   // Follows the end, unless a person has scrolled up.
-  const isAtEnd = !frame.current || frame.current.scrollHeight - frame.current.scrollTop - frame.current.clientHeight < 40;
+  const isAtEnd =
+    !frame.current ||
+    frame.current.scrollHeight - frame.current.scrollTop - frame.current.clientHeight < 40;
   useEffect(() => {
     if (isAtEnd) frame.current?.scrollTo(0, frame.current.scrollHeight);
   }, [shown.length]);
@@ -39,18 +46,30 @@ export function Log({ model }: { model: RouterModel }) {
         <label>
           Show{' '}
           <select value={level} onChange={(e) => setLevel(e.currentTarget.value)}>
-            {LEVELS.map((name) => <option value={name}>{name === 'trace' ? 'all' : `${name} and worse`}</option>)}
+            {LEVELS.map((name) => (
+              <option value={name}>{name === 'trace' ? 'all' : `${name} and worse`}</option>
+            ))}
           </select>
         </label>
-        <label>With <input type="search" value={text} onInput={(e) => setText(e.currentTarget.value)} /></label>
-        <label>Levels of the router <input value={filter} placeholder="info,router=debug" onInput={(e) => setFilter(e.currentTarget.value)} /></label>
+        <label>
+          With <input type="search" value={text} onInput={(e) => setText(e.currentTarget.value)} />
+        </label>
+        <label>
+          Levels of the router{' '}
+          <input
+            value={filter}
+            placeholder="info,router=debug"
+            onInput={(e) => setFilter(e.currentTarget.value)}
+          />
+        </label>
         <button type="submit">Set levels</button>
       </form>
       {command.message}
       <div class="log" ref={frame} tabIndex={0} role="log" aria-label="Lines of the log">
         {shown.map((line) => (
           <div class={`line ${line.level}`}>
-            <time>{clock(line.at_ms)}</time> <b>{line.level}</b> <span class="note">{line.part}</span> {line.text}
+            <time>{clock(line.at_ms)}</time> <b>{line.level}</b>{' '}
+            <span class="note">{line.part}</span> {line.text}
           </div>
         ))}
       </div>

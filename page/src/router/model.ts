@@ -17,7 +17,14 @@ export interface Rates {
   outBytes: number;
 }
 
-const NO_RATES: Rates = { inInterests: 0, inData: 0, inBytes: 0, outInterests: 0, outData: 0, outBytes: 0 };
+const NO_RATES: Rates = {
+  inInterests: 0,
+  inData: 0,
+  inBytes: 0,
+  outInterests: 0,
+  outData: 0,
+  outBytes: 0,
+};
 /** Samples of a curve: five minutes, three a second. */
 const SAMPLES_MAX = 1000;
 const LOG_MAX = 500;

@@ -15,19 +15,29 @@ export function Overview({ model, tick }: { model: RouterModel; tick: number }) 
     <>
       {isFresh(model) && <FirstRun />}
       <div class="tiles">
-        <Tile title="Interests in" value={`${rate(total.inInterests)}/s`}>{count(forwarder.in_interests)} since start</Tile>
-        <Tile title="Data out" value={`${rate(total.outData)}/s`}>{bits(total.outBytes)} sent</Tile>
-        <Tile title="Pending Interests" value={count(forwarder.pit_entries)}>
-          {count(forwarder.satisfied_interests)} answered, {count(forwarder.unsatisfied_interests)} not
+        <Tile title="Interests in" value={`${rate(total.inInterests)}/s`}>
+          {count(forwarder.in_interests)} since start
         </Tile>
-        <Tile title="Content store" value={asked ? `${percent(store.hits / asked)} hits` : count(store.entries)}>
-          {count(store.entries)} of {count(store.capacity)} packets, {bytes(status.content_store_bytes)}
+        <Tile title="Data out" value={`${rate(total.outData)}/s`}>
+          {bits(total.outBytes)} sent
+        </Tile>
+        <Tile title="Pending Interests" value={count(forwarder.pit_entries)}>
+          {count(forwarder.satisfied_interests)} answered, {count(forwarder.unsatisfied_interests)}{' '}
+          not
+        </Tile>
+        <Tile
+          title="Content store"
+          value={asked ? `${percent(store.hits / asked)} hits` : count(store.entries)}
+        >
+          {count(store.entries)} of {count(store.capacity)} packets,{' '}
+          {bytes(status.content_store_bytes)}
         </Tile>
         <Tile title="Dropped" value={`${rate(model.dropRate)}/s`}>
           {count(model.drops.reduce((sum, drop) => sum + drop.count, 0))} since start
         </Tile>
         <Tile title="Running" value={duration(uptime)}>
-          {status.shards?.length ?? 1} forwarding thread{(status.shards?.length ?? 1) > 1 ? 's' : ''}
+          {status.shards?.length ?? 1} forwarding thread
+          {(status.shards?.length ?? 1) > 1 ? 's' : ''}
         </Tile>
       </div>
       <section class="card">
@@ -46,19 +56,38 @@ export function Overview({ model, tick }: { model: RouterModel; tick: number }) 
         />
       </section>
       <div class="columns">
-        <Reasons title="Dropped packets by reason" counts={model.drops} empty="No packet was dropped." />
-        <Reasons title="Ended as expected" counts={model.done} empty="Nothing yet." note="Answers of the content store and aggregated Interests are not drops." />
+        <Reasons
+          title="Dropped packets by reason"
+          counts={model.drops}
+          empty="No packet was dropped."
+        />
+        <Reasons
+          title="Ended as expected"
+          counts={model.done}
+          empty="Nothing yet."
+          note="Answers of the content store and aggregated Interests are not drops."
+        />
         <section class="card">
           <h2>Busiest prefixes</h2>
           {busy && busy.prefixes.length > 0 ? (
             <table>
               <thead>
-                <tr><th scope="col">Prefix</th><th scope="col" class="number">Interests</th><th scope="col" class="number">Data</th></tr>
+                <tr>
+                  <th scope="col">Prefix</th>
+                  <th scope="col" class="number">
+                    Interests
+                  </th>
+                  <th scope="col" class="number">
+                    Data
+                  </th>
+                </tr>
               </thead>
               <tbody>
                 {busy.prefixes.slice(0, 8).map((prefix) => (
                   <tr>
-                    <th scope="row" class="name">{prefix.prefix}</th>
+                    <th scope="row" class="name">
+                      {prefix.prefix}
+                    </th>
                     <td class="number">{count(prefix.interests)}</td>
                     <td class="number">{count(prefix.data)}</td>
                   </tr>
@@ -74,7 +103,12 @@ export function Overview({ model, tick }: { model: RouterModel; tick: number }) 
   );
 }
 
-function Reasons(props: { title: string; counts: Schemas['DropCount'][]; empty: string; note?: string }) {
+function Reasons(props: {
+  title: string;
+  counts: Schemas['DropCount'][];
+  empty: string;
+  note?: string;
+}) {
   const counts = [...props.counts].sort((a, b) => b.count - a.count);
   return (
     <section class="card">
@@ -84,11 +118,19 @@ function Reasons(props: { title: string; counts: Schemas['DropCount'][]; empty: 
       ) : (
         <table>
           <thead>
-            <tr><th scope="col">Reason</th><th scope="col" class="number">Packets</th></tr>
+            <tr>
+              <th scope="col">Reason</th>
+              <th scope="col" class="number">
+                Packets
+              </th>
+            </tr>
           </thead>
           <tbody>
             {counts.map(({ reason, count: packets }) => (
-              <tr><th scope="row">{reason.replaceAll(/[_-]/g, ' ')}</th><td class="number">{count(packets)}</td></tr>
+              <tr>
+                <th scope="row">{reason.replaceAll(/[_-]/g, ' ')}</th>
+                <td class="number">{count(packets)}</td>
+              </tr>
             ))}
           </tbody>
         </table>
@@ -100,7 +142,10 @@ function Reasons(props: { title: string; counts: Schemas['DropCount'][]; empty: 
 
 /** A router without a face to another one and without a route. */
 const isFresh = (model: RouterModel): boolean =>
-  model.routes.length === 0 && !model.outerFaces().some((face) => face.scope === 'non-local' && face.persistency !== 'on-demand');
+  model.routes.length === 0 &&
+  !model
+    .outerFaces()
+    .some((face) => face.scope === 'non-local' && face.persistency !== 'on-demand');
 
 function FirstRun() {
   return (
@@ -113,7 +158,9 @@ function FirstRun() {
           'nw route add /ndn udp4://ROUTER:6363      # reach another router (its address for ROUTER)',
         ]}
       />
-      <p class="note">This page shows what they change within a second. The third is also a form under Routes.</p>
+      <p class="note">
+        This page shows what they change within a second. The third is also a form under Routes.
+      </p>
     </section>
   );
 }

@@ -21,23 +21,65 @@ export interface CapturedPacket {
 }
 
 const NAMES: Record<number, string> = {
-  0x05: 'Interest', 0x06: 'Data', 0x07: 'Name', 0x08: 'GenericNameComponent',
-  0x01: 'ImplicitSha256DigestComponent', 0x02: 'ParametersSha256DigestComponent',
-  0x20: 'KeywordNameComponent', 0x32: 'SegmentNameComponent', 0x34: 'ByteOffsetNameComponent',
-  0x36: 'VersionNameComponent', 0x38: 'TimestampNameComponent', 0x3a: 'SequenceNumNameComponent',
-  0x21: 'CanBePrefix', 0x12: 'MustBeFresh', 0x1e: 'ForwardingHint', 0x0a: 'Nonce',
-  0x0c: 'InterestLifetime', 0x22: 'HopLimit', 0x24: 'ApplicationParameters',
-  0x2c: 'InterestSignatureInfo', 0x2e: 'InterestSignatureValue', 0x14: 'MetaInfo', 0x15: 'Content',
-  0x16: 'SignatureInfo', 0x17: 'SignatureValue', 0x18: 'ContentType', 0x19: 'FreshnessPeriod',
-  0x1a: 'FinalBlockId', 0x1b: 'SignatureType', 0x1c: 'KeyLocator', 0x1d: 'KeyDigest',
-  0x26: 'SignatureNonce', 0x28: 'SignatureTime', 0x2a: 'SignatureSeqNum',
-  0x64: 'LpPacket', 0x50: 'Fragment', 0x51: 'Sequence', 0x52: 'FragIndex', 0x53: 'FragCount',
-  0x62: 'PitToken', 0x320: 'Nack', 0x321: 'NackReason', 0x32c: 'IncomingFaceId',
-  0x330: 'NextHopFaceId', 0x334: 'CachePolicy', 0x335: 'CachePolicyType', 0x340: 'CongestionMark',
-  0x344: 'Ack', 0x348: 'TxSequence', 0x34c: 'NonDiscovery', 0x350: 'PrefixAnnouncement',
+  0x05: 'Interest',
+  0x06: 'Data',
+  0x07: 'Name',
+  0x08: 'GenericNameComponent',
+  0x01: 'ImplicitSha256DigestComponent',
+  0x02: 'ParametersSha256DigestComponent',
+  0x20: 'KeywordNameComponent',
+  0x32: 'SegmentNameComponent',
+  0x34: 'ByteOffsetNameComponent',
+  0x36: 'VersionNameComponent',
+  0x38: 'TimestampNameComponent',
+  0x3a: 'SequenceNumNameComponent',
+  0x21: 'CanBePrefix',
+  0x12: 'MustBeFresh',
+  0x1e: 'ForwardingHint',
+  0x0a: 'Nonce',
+  0x0c: 'InterestLifetime',
+  0x22: 'HopLimit',
+  0x24: 'ApplicationParameters',
+  0x2c: 'InterestSignatureInfo',
+  0x2e: 'InterestSignatureValue',
+  0x14: 'MetaInfo',
+  0x15: 'Content',
+  0x16: 'SignatureInfo',
+  0x17: 'SignatureValue',
+  0x18: 'ContentType',
+  0x19: 'FreshnessPeriod',
+  0x1a: 'FinalBlockId',
+  0x1b: 'SignatureType',
+  0x1c: 'KeyLocator',
+  0x1d: 'KeyDigest',
+  0x26: 'SignatureNonce',
+  0x28: 'SignatureTime',
+  0x2a: 'SignatureSeqNum',
+  0x64: 'LpPacket',
+  0x50: 'Fragment',
+  0x51: 'Sequence',
+  0x52: 'FragIndex',
+  0x53: 'FragCount',
+  0x62: 'PitToken',
+  0x320: 'Nack',
+  0x321: 'NackReason',
+  0x32c: 'IncomingFaceId',
+  0x330: 'NextHopFaceId',
+  0x334: 'CachePolicy',
+  0x335: 'CachePolicyType',
+  0x340: 'CongestionMark',
+  0x344: 'Ack',
+  0x348: 'TxSequence',
+  0x34c: 'NonDiscovery',
+  0x350: 'PrefixAnnouncement',
 };
-const NESTED = new Set([0x05, 0x06, 0x07, 0x1e, 0x2c, 0x14, 0x16, 0x1a, 0x1c, 0x64, 0x50, 0x320, 0x334, 0x350]);
-const NUMBERS = new Set([0x0c, 0x22, 0x18, 0x19, 0x1b, 0x28, 0x2a, 0x52, 0x53, 0x321, 0x32c, 0x330, 0x335, 0x340, 0x32, 0x34, 0x36, 0x38, 0x3a]);
+const NESTED = new Set([
+  0x05, 0x06, 0x07, 0x1e, 0x2c, 0x14, 0x16, 0x1a, 0x1c, 0x64, 0x50, 0x320, 0x334, 0x350,
+]);
+const NUMBERS = new Set([
+  0x0c, 0x22, 0x18, 0x19, 0x1b, 0x28, 0x2a, 0x52, 0x53, 0x321, 0x32c, 0x330, 0x335, 0x340, 0x32,
+  0x34, 0x36, 0x38, 0x3a,
+]);
 const DEPTH_MAX = 8;
 const BLOCK_MAX = 1 << 20;
 
@@ -60,7 +102,14 @@ export function dissect(bytes: Uint8Array, start = 0, end = bytes.length, depth 
     const type = readNumber(bytes, at, end);
     const length = type && readNumber(bytes, type[1], end);
     if (!type || !length || length[0] > end - length[1]) {
-      elements.push({ type: -1, text: 'malformed', value: `${end - at} bytes from offset ${at}`, offset: at, length: end - at, children: [] });
+      elements.push({
+        type: -1,
+        text: 'malformed',
+        value: `${end - at} bytes from offset ${at}`,
+        offset: at,
+        length: end - at,
+        children: [],
+      });
       return elements;
     }
     const [from, to] = [length[1], length[1] + length[0]];
@@ -68,7 +117,11 @@ export function dissect(bytes: Uint8Array, start = 0, end = bytes.length, depth 
     elements.push({
       type: type[0],
       text: NAMES[type[0]] ?? `type 0x${type[0].toString(16)}`,
-      value: isNested ? (type[0] === 0x07 ? nameText(bytes, from, to) : '') : valueText(type[0], bytes.subarray(from, to)),
+      value: isNested
+        ? type[0] === 0x07
+          ? nameText(bytes, from, to)
+          : ''
+        : valueText(type[0], bytes.subarray(from, to)),
       offset: at,
       length: to - at,
       children: isNested ? dissect(bytes, from, to, depth + 1) : [],
@@ -80,16 +133,28 @@ export function dissect(bytes: Uint8Array, start = 0, end = bytes.length, depth 
 
 function valueText(type: number, value: Uint8Array): string {
   if (value.length === 0) return '';
-  if (NUMBERS.has(type) && value.length <= 8) return String(value.reduce((sum, byte) => sum * 256 + byte, 0));
+  if (NUMBERS.has(type) && value.length <= 8)
+    return String(value.reduce((sum, byte) => sum * 256 + byte, 0));
   const isText = value.every((byte) => byte >= 32 && byte < 127);
-  if (isText) return `"${new TextDecoder().decode(value.subarray(0, 120))}"${value.length > 120 ? ' …' : ''}`;
+  if (isText)
+    return `"${new TextDecoder().decode(value.subarray(0, 120))}"${value.length > 120 ? ' …' : ''}`;
   return `${hex(value.subarray(0, 32))}${value.length > 32 ? ' …' : ''} (${value.length} bytes)`;
 }
 
-export const hex = (bytes: Uint8Array): string => [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join(' ');
+export const hex = (bytes: Uint8Array): string =>
+  [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join(' ');
 
 /** Conventions of typed components (naming conventions, revision 3). */
-const PREFIXES: Record<number, string> = { 0x32: 'seg=', 0x34: 'off=', 0x36: 'v=', 0x38: 't=', 0x3a: 'seq=', 0x20: '32=', 0x01: 'sha256digest=', 0x02: 'params-sha256=' };
+const PREFIXES: Record<number, string> = {
+  0x32: 'seg=',
+  0x34: 'off=',
+  0x36: 'v=',
+  0x38: 't=',
+  0x3a: 'seq=',
+  0x20: '32=',
+  0x01: 'sha256digest=',
+  0x02: 'params-sha256=',
+};
 
 function nameText(bytes: Uint8Array, start: number, end: number): string {
   let text = '';
@@ -107,10 +172,13 @@ function nameText(bytes: Uint8Array, start: number, end: number): string {
 
 function componentText(type: number, value: Uint8Array): string {
   if (NUMBERS.has(type)) return String(value.reduce((sum, byte) => sum * 256 + byte, 0));
-  if (type === 1 || type === 2) return [...value].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+  if (type === 1 || type === 2)
+    return [...value].map((byte) => byte.toString(16).padStart(2, '0')).join('');
   const text = [...value].map((byte) => {
     const letter = String.fromCharCode(byte);
-    return /[A-Za-z0-9\-._~]/.test(letter) ? letter : `%${byte.toString(16).padStart(2, '0').toUpperCase()}`;
+    return /[A-Za-z0-9\-._~]/.test(letter)
+      ? letter
+      : `%${byte.toString(16).padStart(2, '0').toUpperCase()}`;
   });
   return /^\.*$/.test(text.join('')) ? `...${text.join('')}` : text.join('');
 }
@@ -147,7 +215,8 @@ export class CaptureReader {
     let at = 0;
     while (at + 12 <= all.length) {
       const length = view.getUint32(at + 4, true);
-      if (length < 12 || length > BLOCK_MAX || length % 4) throw new Error('the capture is malformed');
+      if (length < 12 || length > BLOCK_MAX || length % 4)
+        throw new Error('the capture is malformed');
       if (at + length > all.length) break;
       const packet = this.readBlock(new DataView(all.buffer, at, length));
       if (packet) packets.push(packet);
@@ -159,7 +228,8 @@ export class CaptureReader {
 
   private readBlock(block: DataView): CapturedPacket | undefined {
     const type = block.getUint32(0, true);
-    if (type === 1) this.faces.push(new TextDecoder().decode(option(block, 16, 2) ?? new Uint8Array()));
+    if (type === 1)
+      this.faces.push(new TextDecoder().decode(option(block, 16, 2) ?? new Uint8Array()));
     if (type !== 6) return undefined;
     const captured = block.getUint32(20, true);
     const at = (block.getUint32(12, true) * 2 ** 32 + block.getUint32(16, true)) / 1e6;
@@ -171,7 +241,11 @@ export class CaptureReader {
       atMs: at,
       isIncoming: flags?.[0] === 1,
       face: this.faces[block.getUint32(8, true)] ?? '',
-      bytes: new Uint8Array(block.buffer, block.byteOffset + 28 + ETHERNET, Math.max(0, captured - ETHERNET)).slice(),
+      bytes: new Uint8Array(
+        block.buffer,
+        block.byteOffset + 28 + ETHERNET,
+        Math.max(0, captured - ETHERNET),
+      ).slice(),
     };
   }
 }

@@ -4,7 +4,14 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { readBytes } from '../api';
 import { clock } from '../format';
 import { Empty, useCommand } from '../parts';
-import { CaptureReader, dissect, hex, summarize, type CapturedPacket, type Element } from './packet';
+import {
+  CaptureReader,
+  dissect,
+  hex,
+  summarize,
+  type CapturedPacket,
+  type Element,
+} from './packet';
 import type { RouterModel } from './model';
 
 type Shown = CapturedPacket & { kind: string; name: string };
@@ -39,7 +46,9 @@ export function Tap({ model }: { model: RouterModel }) {
           `/v1/tap?${search}`,
           controller.signal,
           (bytes) => {
-            const read = reader.read(bytes).map((packet) => ({ ...packet, ...summarize(dissect(packet.bytes)) }));
+            const read = reader
+              .read(bytes)
+              .map((packet) => ({ ...packet, ...summarize(dissect(packet.bytes)) }));
             if (read.length) setPackets((before) => [...before, ...read].slice(-PACKETS_MAX));
           },
           () => setRunning(true),
@@ -58,12 +67,24 @@ export function Tap({ model }: { model: RouterModel }) {
       <section class="card">
         <h2>Tap</h2>
         <form class="inline" onSubmit={submit}>
-          <label>Prefix <input id="tap-name" value={name} placeholder="all names" onInput={(e) => setName(e.currentTarget.value)} /></label>
+          <label>
+            Prefix{' '}
+            <input
+              id="tap-name"
+              value={name}
+              placeholder="all names"
+              onInput={(e) => setName(e.currentTarget.value)}
+            />
+          </label>
           <label>
             Face{' '}
             <select value={face} onChange={(e) => setFace(e.currentTarget.value)}>
               <option value="">all</option>
-              {model.outerFaces().map(({ face_id, uri }) => <option value={face_id}>{face_id}: {uri}</option>)}
+              {model.outerFaces().map(({ face_id, uri }) => (
+                <option value={face_id}>
+                  {face_id}: {uri}
+                </option>
+              ))}
             </select>
           </label>
           <label>
@@ -75,10 +96,20 @@ export function Tap({ model }: { model: RouterModel }) {
               <option value="nack">Nacks</option>
             </select>
           </label>
-          <button type="submit" class="primary" disabled={running}>Start tap</button>
-          <button type="button" disabled={!running} onClick={() => abort.current?.abort()}>Stop</button>
+          <button type="submit" class="primary" disabled={running}>
+            Start tap
+          </button>
+          <button type="button" disabled={!running} onClick={() => abort.current?.abort()}>
+            Stop
+          </button>
         </form>
-        {running ? <p class="outcome" role="status">{packets.length} packets. The last {PACKETS_MAX} are kept.</p> : command.message}
+        {running ? (
+          <p class="outcome" role="status">
+            {packets.length} packets. The last {PACKETS_MAX} are kept.
+          </p>
+        ) : (
+          command.message
+        )}
       </section>
       <div class="columns wide">
         <section class="card">
@@ -88,17 +119,38 @@ export function Tap({ model }: { model: RouterModel }) {
           ) : (
             <div class="scroll tall" tabIndex={0} role="region" aria-label="Packets">
               <table id="packets">
-                <thead><tr><th scope="col">Time</th><th scope="col">Face</th><th scope="col">Packet</th><th scope="col">Name</th><th scope="col" class="number">Bytes</th></tr></thead>
+                <thead>
+                  <tr>
+                    <th scope="col">Time</th>
+                    <th scope="col">Face</th>
+                    <th scope="col">Packet</th>
+                    <th scope="col">Name</th>
+                    <th scope="col" class="number">
+                      Bytes
+                    </th>
+                  </tr>
+                </thead>
                 <tbody>
-                  {packets.slice(-ROWS_MAX).reverse().map((packet) => (
-                    <tr class={packet.seq === selected?.seq ? 'selected' : ''}>
-                      <td>{clock(packet.atMs)}</td>
-                      <td>{packet.isIncoming ? '→' : '←'}<span class="hidden">{packet.isIncoming ? 'received' : 'sent'}</span> {packet.face.replace('face ', '')}</td>
-                      <td>{packet.kind}</td>
-                      <th scope="row" class="name"><button type="button" class="link" onClick={() => setSelected(packet)}>{packet.name || 'inspect'}</button></th>
-                      <td class="number">{packet.bytes.length}</td>
-                    </tr>
-                  ))}
+                  {packets
+                    .slice(-ROWS_MAX)
+                    .reverse()
+                    .map((packet) => (
+                      <tr class={packet.seq === selected?.seq ? 'selected' : ''}>
+                        <td>{clock(packet.atMs)}</td>
+                        <td>
+                          {packet.isIncoming ? '→' : '←'}
+                          <span class="hidden">{packet.isIncoming ? 'received' : 'sent'}</span>{' '}
+                          {packet.face.replace('face ', '')}
+                        </td>
+                        <td>{packet.kind}</td>
+                        <th scope="row" class="name">
+                          <button type="button" class="link" onClick={() => setSelected(packet)}>
+                            {packet.name || 'inspect'}
+                          </button>
+                        </th>
+                        <td class="number">{packet.bytes.length}</td>
+                      </tr>
+                    ))}
                 </tbody>
               </table>
             </div>
@@ -106,9 +158,13 @@ export function Tap({ model }: { model: RouterModel }) {
         </section>
         {selected && (
           <section class="card" id="inspector" aria-label="Packet inspector">
-            <h2>{selected.kind} <span class="name">{selected.name}</span></h2>
+            <h2>
+              {selected.kind} <span class="name">{selected.name}</span>
+            </h2>
             <Tree elements={dissect(selected.bytes)} />
-            <pre class="hex" tabIndex={0} aria-label="Bytes of the packet">{hex(selected.bytes.subarray(0, 512))}</pre>
+            <pre class="hex" tabIndex={0} aria-label="Bytes of the packet">
+              {hex(selected.bytes.subarray(0, 512))}
+            </pre>
           </section>
         )}
       </div>
@@ -120,7 +176,8 @@ const Tree = ({ elements }: { elements: Element[] }) => (
   <ul class="tree">
     {elements.map((element) => (
       <li>
-        <span class={element.type < 0 ? 'error' : 'step'}>{element.text}</span> <span class="name">{element.value}</span>
+        <span class={element.type < 0 ? 'error' : 'step'}>{element.text}</span>{' '}
+        <span class="name">{element.value}</span>
         <span class="note"> {element.length} bytes</span>
         {element.children.length > 0 && <Tree elements={element.children} />}
       </li>

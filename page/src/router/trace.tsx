@@ -26,7 +26,9 @@ export function Trace({ model }: { model: RouterModel }) {
       await readLines(
         `/v1/trace?${search}`,
         controller.signal,
-        (line) => line && setEvents((before) => [...before, JSON.parse(line) as TraceEvent].slice(-EVENTS_MAX)),
+        (line) =>
+          line &&
+          setEvents((before) => [...before, JSON.parse(line) as TraceEvent].slice(-EVENTS_MAX)),
         () => setRunning(true),
       );
     } finally {
@@ -50,14 +52,46 @@ export function Trace({ model }: { model: RouterModel }) {
     <>
       <section class="card">
         <h2>Trace a name</h2>
-        <p class="note">Shows each decision about packets under a prefix: content store, pending Interests, route, strategy, face. Send an Interest meanwhile, as with nw peek.</p>
+        <p class="note">
+          Shows each decision about packets under a prefix: content store, pending Interests, route,
+          strategy, face. Send an Interest meanwhile, as with nw peek.
+        </p>
         <form class="inline" onSubmit={submit}>
-          <label>Prefix <input id="trace-name" required value={name} placeholder="/example" onInput={(e) => setName(e.currentTarget.value)} /></label>
-          <label>For <input type="number" min="1" max="3600" value={seconds} onInput={(e) => setSeconds(e.currentTarget.value)} /> s</label>
-          <button type="submit" class="primary" disabled={running}>Start trace</button>
-          <button type="button" disabled={!running} onClick={() => abort.current?.abort()}>Stop</button>
+          <label>
+            Prefix{' '}
+            <input
+              id="trace-name"
+              required
+              value={name}
+              placeholder="/example"
+              onInput={(e) => setName(e.currentTarget.value)}
+            />
+          </label>
+          <label>
+            For{' '}
+            <input
+              type="number"
+              min="1"
+              max="3600"
+              value={seconds}
+              onInput={(e) => setSeconds(e.currentTarget.value)}
+            />{' '}
+            s
+          </label>
+          <button type="submit" class="primary" disabled={running}>
+            Start trace
+          </button>
+          <button type="button" disabled={!running} onClick={() => abort.current?.abort()}>
+            Stop
+          </button>
         </form>
-        {running ? <p class="outcome" role="status">Tracing {name}: waiting for packets.</p> : command.message}
+        {running ? (
+          <p class="outcome" role="status">
+            Tracing {name}: waiting for packets.
+          </p>
+        ) : (
+          command.message
+        )}
       </section>
       <section class="card" id="trace">
         <h2>Decisions</h2>
@@ -71,7 +105,9 @@ export function Trace({ model }: { model: RouterModel }) {
                 {own.map((event) => (
                   <li>
                     <span class="step">{event.step.replaceAll('_', ' ')}</span> {event.words}
-                    {event.face_id != null && <span class="note"> {model.faces.get(event.face_id)?.uri}</span>}
+                    {event.face_id != null && (
+                      <span class="note"> {model.faces.get(event.face_id)?.uri}</span>
+                    )}
                     <span class="note"> +{event.at_us - own[0]!.at_us} µs</span>
                   </li>
                 ))}

@@ -14,7 +14,10 @@ import { Routes, Strategies } from './routes';
 import { Tap } from './tap';
 import { Trace } from './trace';
 
-export function RouterView(props: { host: string; onConnection(connection: Connection, error?: RequestError): void }) {
+export function RouterView(props: {
+  host: string;
+  onConnection(connection: Connection, error?: RequestError): void;
+}) {
   const model = useRef(new RouterModel()).current;
   const [tick, setTick] = useState(0);
   useEffect(
@@ -31,11 +34,20 @@ export function RouterView(props: { host: string; onConnection(connection: Conne
   );
   return (
     <>
-      {model.isTruncated && <p class="banner">This router has more than 1,000 faces, routes or strategies: the first 1,000 of each are shown.</p>}
+      {model.isTruncated && (
+        <p class="banner">
+          This router has more than 1,000 faces, routes or strategies: the first 1,000 of each are
+          shown.
+        </p>
+      )}
       <Tabs
         tabs={[
           { id: 'overview', text: 'Overview', view: () => <Overview model={model} tick={tick} /> },
-          { id: 'map', text: 'Map', view: () => <RouterMap model={model} tick={tick} host={props.host} /> },
+          {
+            id: 'map',
+            text: 'Map',
+            view: () => <RouterMap model={model} tick={tick} host={props.host} />,
+          },
           { id: 'faces', text: 'Faces', view: () => <Faces model={model} tick={tick} /> },
           { id: 'routes', text: 'Routes', view: () => <Routes model={model} /> },
           { id: 'strategies', text: 'Strategies', view: () => <Strategies model={model} /> },
@@ -53,7 +65,11 @@ function RouterMap({ model, tick, host }: { model: RouterModel; tick: number; ho
   const panel = (node: MapNode) => {
     const face = model.faces.get(Number(node.values['face']));
     if (face) return <FaceDetails face={face} model={model} tick={tick} />;
-    return <p>{model.outerFaces().length} faces, {model.routes.length} prefixes with routes.</p>;
+    return (
+      <p>
+        {model.outerFaces().length} faces, {model.routes.length} prefixes with routes.
+      </p>
+    );
   };
   return (
     <MapView
@@ -76,11 +92,21 @@ function RouterMap({ model, tick, host }: { model: RouterModel; tick: number; ho
 }
 
 function routerGraph(model: RouterModel, host: string): MapGraph {
-  const center: MapNode = { id: 'router', label: host, kind: 'router', health: 'ok', x: 0, y: 0, values: {} };
+  const center: MapNode = {
+    id: 'router',
+    label: host,
+    kind: 'router',
+    health: 'ok',
+    x: 0,
+    y: 0,
+    values: {},
+  };
   const graph: MapGraph = { nodes: [center], links: [] };
   for (const face of model.outerFaces()) {
     const rates = model.ratesOf(face.face_id);
-    const routes = model.routes.filter((entry) => entry.routes.some(({ face_id }) => face_id === face.face_id)).length;
+    const routes = model.routes.filter((entry) =>
+      entry.routes.some(({ face_id }) => face_id === face.face_id),
+    ).length;
     const values = {
       face: face.face_id,
       rate: rates.inInterests + rates.inData + rates.outInterests + rates.outData,
@@ -99,7 +125,8 @@ function routerGraph(model: RouterModel, host: string): MapGraph {
 }
 
 /** A face that has sent Interests and never received anything. */
-const isSilent = (face: Face): boolean => face.out_interests > 20 && face.in_data === 0 && face.in_nacks === 0 && face.in_interests === 0;
+const isSilent = (face: Face): boolean =>
+  face.out_interests > 20 && face.in_data === 0 && face.in_nacks === 0 && face.in_interests === 0;
 
 function kindOf(face: Face): string {
   if (face.link_type === 'multi-access') return 'group';

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Address of the page if `--page` has none.
-const PAGE_ADDRESS: &str = "127.0.0.1:6390";
+pub const PAGE_ADDRESS: &str = "127.0.0.1:6390";
 
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {

@@ -1,19 +1,36 @@
 //! `nw open`: opens the page of a running program in a browser, or prints its URL.
 
 use super::ControlArgs;
-use super::http::{Method, request_json};
+use super::http::{ControlAddress, Method, request_json};
+use crate::network::Network;
 use crate::output::json_line;
 use anyhow::{Context, Result};
 use clap::Args;
 use nw_api::rest::PageTicket;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
+
+/// Control socket of a balancer, as its configuration has it by default.
+const BALANCER_SOCKET: &str = "/run/namewire/balancer.sock";
 
 /// Options of `nw open`.
 #[derive(Debug, Clone, Args)]
 pub struct Open {
     #[command(flatten)]
     pub control: ControlArgs,
+    /// Open the page of a network that `nw network up --page` runs
+    #[arg(long, value_name = "NAME", conflicts_with = "control")]
+    pub network: Option<String>,
+    /// Open the page of a balancer, by its control socket
+    #[arg(
+        long,
+        value_name = "PATH",
+        num_args = 0..=1,
+        default_missing_value = BALANCER_SOCKET,
+        conflicts_with_all = ["control", "network"]
+    )]
+    pub balancer: Option<PathBuf>,
     /// Print the URL only; open no browser
     #[arg(long)]
     pub print: bool,
@@ -24,7 +41,7 @@ pub struct Open {
 
 /// Runs `nw open`.
 pub fn open(args: &Open) -> Result<ExitCode> {
-    let address = args.control.address()?;
+    let address = address(args)?;
     let ticket: PageTicket = request_json(&address, Method::Post, "/v1/page/tickets", None)
         .context("can't open the page")?;
     if args.json {
@@ -40,6 +57,16 @@ pub fn open(args: &Open) -> Result<ExitCode> {
         note!("open this URL in a browser within {} s; it works once", ticket.expires_s);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn address(args: &Open) -> Result<ControlAddress> {
+    if let Some(path) = &args.balancer {
+        return Ok(ControlAddress::Balancer(path.clone()));
+    }
+    match &args.network {
+        Some(name) => Network { name: Some(name.clone()), directory: None }.address(),
+        None => args.control.address(),
+    }
 }
 
 fn has_desktop() -> bool {

@@ -54,7 +54,7 @@ export function ConfirmButton(props: { text: string; label: string; onConfirm():
       aria-label={isAsking ? `Confirm: ${props.label}` : props.label}
       onClick={click}
     >
-      {isAsking ? 'Sure?' : props.text}
+      {isAsking ? 'Confirm' : props.text}
     </button>
   );
 }
@@ -139,7 +139,7 @@ export function Chart(props: {
           y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.15)] },
         },
         axes: [
-          { ...axis, values: (_plot, ticks) => ticks.map((tick) => clock(tick * 1000)) },
+          { ...axis, space: 72, values: (_plot, ticks) => ticks.map((tick) => clock(tick * 1000)) },
           { ...axis, size: 66, values: (_plot, ticks) => ticks.map((tick) => props.format(tick)) },
         ],
         series: [

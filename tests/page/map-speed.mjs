@@ -1,11 +1,11 @@
 // Frames per second of the map component with a synthetic graph, panned in every frame. The map's
 // own code is measured, with its worker; a page of this test holds it.
-import { createServer } from "node:http";
-import { join } from "node:path";
-import { require, root, screenshot } from "./harness.mjs";
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+import { require, root, screenshot } from './harness.mjs';
 
-const { buildSync } = require("esbuild");
-const source = join(root, "page/src");
+const { buildSync } = require('esbuild');
+const source = join(root, 'page/src');
 
 const ENTRY = `
 import { MapCanvas } from './map/canvas';
@@ -44,27 +44,24 @@ globalThis.measure = async (count, seconds) => {
 `;
 
 function bundle(stdin) {
-  const options = { bundle: true, minify: true, write: false, format: "iife" };
+  const options = { bundle: true, minify: true, write: false, format: 'iife' };
   const input = stdin
-    ? { stdin: { contents: stdin, resolveDir: source, loader: "ts" } }
-    : { entryPoints: [join(source, "map/layout.worker.ts")] };
+    ? { stdin: { contents: stdin, resolveDir: source, loader: 'ts' } }
+    : { entryPoints: [join(source, 'map/layout.worker.ts')] };
   return buildSync({ ...options, ...input }).outputFiles[0].text;
 }
 
 export async function measureMap(t, browser, nodes) {
-  const files = { "/map.js": bundle(ENTRY), "/layout.js": bundle() };
+  const files = { '/map.js': bundle(ENTRY), '/layout.js': bundle() };
   const server = createServer((request, response) => {
     const script = files[request.url];
-    response.setHeader(
-      "Content-Type",
-      script ? "text/javascript" : "text/html",
-    );
+    response.setHeader('Content-Type', script ? 'text/javascript' : 'text/html');
     response.end(
       script ??
         '<!doctype html><canvas style="width:1200px;height:700px"></canvas><script src="/map.js"></script>',
     );
   });
-  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  await new Promise((done) => server.listen(0, '127.0.0.1', done));
   t.after(() => server.close());
   const context = await browser.newContext({
     viewport: { width: 1280, height: 800 },
@@ -72,10 +69,7 @@ export async function measureMap(t, browser, nodes) {
   t.after(() => context.close());
   const tab = await context.newPage();
   await tab.goto(`http://127.0.0.1:${server.address().port}/`);
-  const measured = await tab.evaluate(
-    (count) => globalThis.measure(count, 3),
-    nodes,
-  );
+  const measured = await tab.evaluate((count) => globalThis.measure(count, 3), nodes);
   await screenshot(tab, `map-${nodes}`);
   return measured;
 }

@@ -2,13 +2,13 @@
 export default async function* report(source) {
   let [passed, failed] = [0, 0];
   for await (const { type, data } of source) {
-    if (type === "test:stderr" || type === "test:stdout") yield data.message;
-    if (type !== "test:pass" && type !== "test:fail") continue;
+    if (type === 'test:stderr' || type === 'test:stdout') yield data.message;
+    if (type !== 'test:pass' && type !== 'test:fail') continue;
     // A file is a test of its own: only what is inside counts.
-    if (data.details.type === "suite" || data.name.endsWith(".mjs")) continue;
+    if (data.details.type === 'suite' || data.name.endsWith('.mjs')) continue;
     if (data.skip !== undefined) {
       yield `skipped: ${data.name}: ${data.skip}\n`;
-    } else if (type === "test:pass") {
+    } else if (type === 'test:pass') {
       passed += 1;
       yield `ok ${data.name} (${Math.round(data.details.duration_ms)} ms)\n`;
     } else {

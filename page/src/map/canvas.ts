@@ -46,6 +46,8 @@ export class MapCanvas {
   private version = 0;
   private frame = 0;
   private hasFitted = false;
+  /** The view shows all nodes, and no person has moved it since. */
+  private showsAll = false;
   private pixelRatio = 1;
   private labelWidths = new Map<string, number>();
   /** Number of drawn frames, for measurements. */
@@ -64,10 +66,14 @@ export class MapCanvas {
           !(event as MouseEvent).button &&
           (event.type === 'wheel' || !this.nodeAt(event as PointerEvent)),
       )
-      .on('zoom', ({ transform }: { transform: ZoomTransform }) => {
-        this.transform = transform;
-        this.redraw();
-      });
+      .on(
+        'zoom',
+        ({ transform, sourceEvent }: { transform: ZoomTransform; sourceEvent: unknown }) => {
+          if (sourceEvent) this.showsAll = false;
+          this.transform = transform;
+          this.redraw();
+        },
+      );
     select(canvas).call(this.zoom).on('dblclick.zoom', null);
     canvas.addEventListener('pointerdown', this.onDown);
     canvas.addEventListener('pointermove', this.onMove);
@@ -134,13 +140,16 @@ export class MapCanvas {
       .translate(-(left + right) / 2, -(top + bottom) / 2);
     select(this.canvas).call(this.zoom.transform, target);
     this.hasFitted = true;
+    this.showsAll = true;
   }
 
   zoomBy(factor: number): void {
+    this.showsAll = false;
     select(this.canvas).call(this.zoom.scaleBy, factor);
   }
 
   panBy(x: number, y: number): void {
+    this.showsAll = false;
     select(this.canvas).call(this.zoom.translateBy, x / this.transform.k, y / this.transform.k);
   }
 
@@ -162,7 +171,7 @@ export class MapCanvas {
     this.pixelRatio = Math.min(2, window.devicePixelRatio || 1);
     this.canvas.width = Math.max(1, Math.round(width * this.pixelRatio));
     this.canvas.height = Math.max(1, Math.round(height * this.pixelRatio));
-    if (!this.hasFitted) this.fit();
+    if (!this.hasFitted || this.showsAll) this.fit();
     this.redraw();
   }
 

@@ -26,7 +26,11 @@ export interface Recorded {
 export const idOf = ({ name, host }: { name: string; host: string }): string =>
   `${name} on ${host}`;
 
+/** An instance that ended is shown as failed for this long, even if it was started anew at once. */
+const ENDED_SHOWN_MS = 4000;
+
 export class NetworkModel {
+  private readonly endedAt = new Map<string, number>();
   graph: Graph | undefined;
   map: MapGraph = { nodes: [], links: [] };
   events: NetworkEvent[] = [];
@@ -39,7 +43,9 @@ export class NetworkModel {
   apply(graph: Graph): void {
     const isNew = graph.at_ms !== this.graph?.at_ms;
     this.graph = graph;
-    this.map = toMap(graph);
+    const shownFrom = Date.now() - ENDED_SHOWN_MS;
+    for (const [id, at] of this.endedAt) if (at < shownFrom) this.endedAt.delete(id);
+    this.map = toMap(graph, this.endedAt);
     if (!isNew) return;
     const known = new Set(graph.instances.map(idOf));
     for (const id of this.curves.keys()) if (!known.has(id)) this.curves.delete(id);
@@ -66,6 +72,9 @@ export class NetworkModel {
 
   addEvent(event: NetworkEvent): void {
     this.events = [...this.events, event].slice(-EVENTS_MAX);
+    if (event.kind === 'instance-ended' && event.instance) {
+      this.endedAt.set(event.instance, event.at_ms);
+    }
   }
 }
 
@@ -86,12 +95,12 @@ export function healthOf(instance: Instance): Health {
   return instance.rates.interests + instance.rates.data > 0.05 ? 'ok' : 'idle';
 }
 
-function toMap(graph: Graph): MapGraph {
+function toMap(graph: Graph, endedAt: ReadonlyMap<string, number>): MapGraph {
   const nodes: MapNode[] = graph.instances.map((instance) => ({
     id: idOf(instance),
     label: graph.hosts.length > 1 ? `${instance.name} @ ${instance.host}` : instance.name,
     kind: kindOf(instance),
-    health: healthOf(instance),
+    health: endedAt.has(idOf(instance)) ? 'failed' : healthOf(instance),
     group: instance.service,
     x: instance.position.x * GRID.x,
     y: instance.position.y * GRID.y,
@@ -126,16 +135,19 @@ function addEdge(edge: Schemas['GraphEdge'], nodes: MapNode[], links: MapLink[])
   const inside = endOf(edge.end);
   const id = `edge:${inside}:${edge.end.face}`;
   const rate = packets(edge.inward) + packets(edge.outward);
-  const health: Health = edge.up ? (rate > 0.05 ? 'ok' : 'idle') : 'failed';
+  const health: Health = edge.up ? (rate > 0.05 ? 'ok' : 'idle') : 'warning';
   const at = nodes.find((node) => node.id === inside);
   const shift = nodes.filter((node) => node.id.startsWith(`edge:${inside}:`)).length;
+  // Producers are behind the last column, consumers before the others.
+  const isLast = (at?.x ?? 0) > 0 && nodes.every(({ x }) => (x ?? 0) <= (at?.x ?? 0) + GRID.x);
   nodes.push({
     id,
-    label: edge.end.face,
+    // Faces that the manager has named end in a hash.
+    label: edge.end.face.replace(/_[0-9a-f]{6}$/, ''),
     kind: 'listener',
     health,
-    x: (at?.x ?? 0) - GRID.x * 0.55,
-    y: (at?.y ?? 0) - GRID.y * 0.55 + shift * 45,
+    x: (at?.x ?? 0) + GRID.x * (isLast ? 0.6 : -0.6),
+    y: (at?.y ?? 0) - GRID.y * 0.4 + shift * 45,
     values: { uri: edge.uri, rate },
   });
   links.push({ id, from: id, to: inside, health, values: { rate } });

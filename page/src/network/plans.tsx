@@ -55,7 +55,7 @@ export function Plans({ model }: { model: NetworkModel }) {
           )}{' '}
           <ConfirmButton
             text="Undo"
-            label="Return to the version before"
+            label="Undo: return to the version before"
             onConfirm={() => post('/v1/undo', {}, 'The version before is in effect again.')}
           />
         </span>

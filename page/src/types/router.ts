@@ -1891,7 +1891,10 @@ export interface operations {
     };
     events: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description End after this number of events. */
+                count?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;

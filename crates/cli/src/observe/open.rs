@@ -22,6 +22,9 @@ pub struct Open {
     /// Open the page of a network that `nw network up --page` runs
     #[arg(long, value_name = "NAME", conflicts_with = "control")]
     pub network: Option<String>,
+    /// Folder of all networks, as `nw network` has it
+    #[arg(long, value_name = "FOLDER", requires = "network")]
+    pub directory: Option<PathBuf>,
     /// Open the page of a balancer, by its control socket
     #[arg(
         long,
@@ -64,7 +67,7 @@ fn address(args: &Open) -> Result<ControlAddress> {
         return Ok(ControlAddress::Balancer(path.clone()));
     }
     match &args.network {
-        Some(name) => Network { name: Some(name.clone()), directory: None }.address(),
+        Some(name) => Network { name: Some(name.clone()), directory: args.directory.clone() }.address(),
         None => args.control.address(),
     }
 }

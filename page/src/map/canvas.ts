@@ -31,6 +31,8 @@ const HALO_MAX = 120;
 const LINK_LABELS_MAX = 250;
 /** Dashes are slow to draw without a GPU. */
 const DASHED_LINKS_MAX = 400;
+/** In larger maps the width of links does not show the rate: too much would be covered. */
+const WIDE_LINKS_MAX = 800;
 
 export class MapCanvas {
   private readonly context: CanvasRenderingContext2D;
@@ -39,6 +41,8 @@ export class MapCanvas {
   private readonly resizes: ResizeObserver;
   private transform: ZoomTransform = zoomIdentity;
   private graph: MapGraph = { nodes: [], links: [] };
+  /** Links by their look. */
+  private sortedLinks: MapLink[] = [];
   private places = new Map<string, Place>();
   private selected: string | undefined;
   private isFound: ((node: MapNode) => boolean) | undefined;
@@ -94,6 +98,7 @@ export class MapCanvas {
   /** Shows a graph. New nodes get a place; all others stay where they are. */
   setGraph(graph: MapGraph): void {
     this.graph = graph;
+    this.sortedLinks = [...graph.links].sort((a, b) => lookOf(a).localeCompare(lookOf(b)));
     for (const { id, x, y } of graph.nodes) {
       if (x !== undefined && y !== undefined && !this.places.has(id)) this.places.set(id, { x, y });
     }
@@ -320,31 +325,33 @@ export class MapCanvas {
     });
   }
 
-  /** Draws links of the same look as one path: a stroke per link is slow. */
+  /** Draws links, those of the same look in a row. One path of many lines would be slow. */
   private drawLinks(palette: Palette) {
-    const looks = new Map<string, { path: Path2D; health: Health; width: number }>();
-    for (const link of this.graph.links) {
-      const [a, b] = [this.places.get(link.from), this.places.get(link.to)];
-      if (!a || !b) continue;
-      const width = linkWidth(Number(link.values['rate'] ?? 0));
-      const key = `${link.health} ${width}`;
-      const look = looks.get(key) ?? { path: new Path2D(), health: link.health, width };
-      looks.set(key, look);
-      look.path.moveTo(a.x, a.y);
-      look.path.lineTo(b.x, b.y);
-    }
     const { context } = this;
     const hasDashes = this.graph.links.length <= DASHED_LINKS_MAX;
-    for (const { path, health, width } of looks.values()) {
-      context.strokeStyle =
-        health === 'failed' || health === 'warning'
+    const widthMax = this.graph.links.length <= WIDE_LINKS_MAX ? Infinity : 2;
+    let look = '';
+    for (const link of this.sortedLinks) {
+      const [a, b] = [this.places.get(link.from), this.places.get(link.to)];
+      if (!a || !b) continue;
+      const width = Math.min(widthMax, linkWidth(Number(link.values['rate'] ?? 0)));
+      const own = `${link.health} ${width}`;
+      if (own !== look) {
+        look = own;
+        const { health } = link;
+        const isBad = health === 'failed' || health === 'warning';
+        context.strokeStyle = isBad
           ? palette.health[health]
           : width > 1
             ? palette.accent
             : palette.line;
-      context.setLineDash(health === 'failed' && hasDashes ? [5, 4] : []);
-      context.lineWidth = width;
-      context.stroke(path);
+        context.setLineDash(health === 'failed' && hasDashes ? [5, 4] : []);
+        context.lineWidth = width;
+      }
+      context.beginPath();
+      context.moveTo(a.x, a.y);
+      context.lineTo(b.x, b.y);
+      context.stroke();
     }
     context.setLineDash([]);
   }
@@ -467,6 +474,9 @@ function coveredCells(x: number, y: number, width: number): number[] {
   }
   return cells;
 }
+
+const lookOf = ({ health, values }: MapLink): string =>
+  `${health} ${linkWidth(Number(values['rate'] ?? 0))}`;
 
 /** Returns the width of a link in steps, so that few paths are drawn. */
 function linkWidth(rate: number): number {

@@ -1,7 +1,7 @@
 // The document: a draft with undo and redo, what the checker says, what would change, and applying
 // it. The draft is marked where it differs from the version in effect.
 
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { request, RequestError } from '../api';
 import { useCommand } from '../parts';
 import { Steps } from './plans';
@@ -9,6 +9,8 @@ import type { NetworkModel, Schemas } from './model';
 
 const STEPS_MAX = 200;
 const CHECK_DELAY_MS = 500;
+/** Edits within this time are undone together. */
+const SAME_STEP_MS = 400;
 
 /** A text with the texts before and after it. */
 interface Draft {
@@ -23,6 +25,7 @@ export function DocumentView({ model }: { model: NetworkModel }) {
   const [plan, setPlan] = useState<Schemas['NetworkPlan']>();
   const [mistakes, setMistakes] = useState('');
   const [reason, setReason] = useState('');
+  const editedAt = useRef(0);
   const command = useCommand();
   const { version } = model.graph!;
   useEffect(() => {
@@ -63,15 +66,22 @@ export function DocumentView({ model }: { model: NetworkModel }) {
   }, [text, isChanged, version]);
   if (!draft || !status) return <p class="empty">Waiting for the document.</p>;
 
-  const edit = (now: string) =>
-    setDraft({ past: [...draft.past, draft.text].slice(-STEPS_MAX), text: now, future: [] });
-  const undo = () =>
-    draft.past.length &&
+  const edit = (now: string) => {
+    // Letters typed in a row are one step.
+    const isSameStep = performance.now() - editedAt.current < SAME_STEP_MS;
+    editedAt.current = performance.now();
+    const past = isSameStep ? draft.past : [...draft.past, draft.text].slice(-STEPS_MAX);
+    setDraft({ past, text: now, future: [] });
+  };
+  const undo = () => {
+    if (draft.past.length === 0) return;
+    editedAt.current = 0;
     setDraft({
       past: draft.past.slice(0, -1),
       text: draft.past.at(-1)!,
       future: [draft.text, ...draft.future],
     });
+  };
   const redo = () =>
     draft.future.length &&
     setDraft({

@@ -96,6 +96,12 @@ export function Commands({ lines }: { lines: string[] }) {
 /** Time that curves show, seconds. */
 const WINDOW_S = 300;
 
+/** Returns the times of the axis: at least a minute, at most five. */
+function timeRange(first: number | undefined, last: number | null): [number, number] {
+  const end = last ?? WINDOW_S;
+  return [end - Math.min(WINDOW_S, Math.max(60, end - (first ?? end))), end];
+}
+
 interface CurveLine {
   text: string;
   /** Name of a colour of the style sheet. */
@@ -130,12 +136,7 @@ export function Chart(props: {
         height,
         cursor: { y: false },
         scales: {
-          x: {
-            range: (_plot, _min, max: number | null) => [
-              (max ?? WINDOW_S) - WINDOW_S,
-              max ?? WINDOW_S,
-            ],
-          },
+          x: { range: (_plot, _min, max: number | null) => timeRange(curves.times[0], max) },
           y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.15)] },
         },
         axes: [

@@ -23,7 +23,7 @@ NW = os.path.abspath(os.environ["NW_BIN"])
 HERE = Path(__file__).resolve().parent
 TIMEOUT_S = 20
 # Operations that end the server or stream until the reader closes: tests/cli covers them.
-ENDS_OR_STREAMS = {"stop", "drain", "stop_balancer", "tap", "trace", "stream_events"}
+ENDS_OR_STREAMS = {"stop", "drain", "stop_balancer", "tap", "trace", "events", "stream_events"}
 # A new user namespace allows to create a network namespace; the balancer needs real root.
 NAMESPACE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--net", "--map-root-user"]
 

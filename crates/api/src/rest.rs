@@ -269,3 +269,101 @@ pub struct Look {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top: Option<TopPrefixes>,
 }
+
+/// A line of the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LogLine {
+    /// Number of the line since the start of the program, from 1.
+    pub seq: u64,
+    /// Time, milliseconds since 1970 (UTC).
+    pub at_ms: u64,
+    /// Level: error, warn, info, debug or trace.
+    #[schema(example = "info")]
+    pub level: String,
+    /// Part of the program.
+    #[schema(example = "router")]
+    pub part: String,
+    /// Message and fields, at most 1,000 characters.
+    pub text: String,
+}
+
+/// An event of `GET /v1/events`: the whole state, or what has changed since the previous event.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RouterChange {
+    /// Time, milliseconds since 1970 (UTC).
+    pub at_ms: u64,
+    /// True for the first event of a stream: what is absent does not exist.
+    pub is_snapshot: bool,
+    /// The router as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<RouterStatus>,
+    /// New and changed faces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faces: Vec<FaceStatus>,
+    /// Ids of the faces that no longer exist.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed_faces: Vec<u64>,
+    /// All reasons of dropped packets, if a count has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drops: Option<Vec<crate::management::DropCount>>,
+    /// All reasons of packets that ended as expected, if a count has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done: Option<Vec<crate::management::DropCount>>,
+    /// All routes, if one has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routes: Option<Vec<crate::management::RibEntry>>,
+    /// All strategy choices, if one has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategies: Option<Vec<crate::management::StrategyChoice>>,
+    /// The busiest prefixes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top: Option<TopPrefixes>,
+    /// New lines of the log.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<LogLine>,
+    /// The router has more faces, routes or strategies than an event lists (1,000 of each).
+    pub is_truncated: bool,
+}
+
+/// `GET /v1/page`: the program behind a page.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PageInfo {
+    /// Kind of program: router, network or balancer. The page chooses its view by it.
+    #[schema(example = "router")]
+    pub program: String,
+    /// Program and version.
+    pub version: String,
+    /// Host name of the machine.
+    pub host: String,
+}
+
+/// `POST /v1/page/tickets`: a URL that opens the page once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PageTicket {
+    /// The URL; its fragment is the ticket.
+    #[schema(example = "http://127.0.0.1:6390/#ticket=0123456789abcdef")]
+    pub url: String,
+    /// Time in which the ticket must be used, seconds.
+    pub expires_s: u64,
+}
+
+/// `POST /v1/session` of a page: a login with one of the two.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SessionWanted {
+    /// A ticket of `nw open`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket: Option<String>,
+    /// The secret in `page.token_file`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+}
+
+/// A session of a page. The response also sets its cookie.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SessionMade {
+    /// Value of the header `X-NW-CSRF`, which every request of the session needs.
+    pub csrf: String,
+    /// Time without a request after which the session ends, seconds.
+    pub idle_s: u64,
+}

@@ -4,21 +4,22 @@
 use crate::config::{ControlSection, Weight, is_identifier};
 use crate::metrics;
 use crate::run::{Balancer, CommandError, Handle, Shutdown};
-use axum::Router;
 use axum::extract::{Json, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
 use nw_api::balancer::{
     AgentOrder, AgentReport, BalancerMember, BalancerStatus, MemberChange, MemberWanted, NameWhere,
     Replica, RuleText,
 };
-use nw_api::config::Control;
-use nw_api::rest::{Health, Problem};
+use nw_api::config::{Control, Page};
+use nw_api::rest::{Health, PageTicket, Problem};
 use nw_api::schema::{MemberNameText, NameText};
 use nw_name::Name;
-use nw_rest_api::{ApiError, Body, Query, Segment, ServeError, Server};
+use nw_rest_api::{ApiError, Body, PageAccess, Query, Segment, ServeError, Server};
 use serde::Deserialize;
+use std::sync::Arc;
 use tokio::sync::oneshot;
 use utoipa::{IntoParams, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
@@ -31,7 +32,7 @@ const BODY_BYTES_MAX: usize = 64 << 10;
 ///
 /// # Errors
 /// A socket can't be opened or a file can't be read.
-pub fn serve(config: &ControlSection, handle: Handle) -> Result<Server, ServeError> {
+pub fn serve(config: &ControlSection, page: &Page, handle: Handle) -> Result<Server, ServeError> {
     let control = Control {
         enabled: true,
         path: Some(config.path.clone()),
@@ -43,7 +44,10 @@ pub fn serve(config: &ControlSection, handle: Handle) -> Result<Server, ServeErr
         connections: config.connections,
         face_metrics: false,
     };
-    nw_rest_api::serve_paths(&control, Some(&config.path), None, router(handle))
+    let access = nw_rest_api::page_access(page, "balancer")?;
+    let router = router(handle).layer(Extension(access.clone()));
+    let page = access.map(|access| (page, access));
+    nw_rest_api::serve_paths_and_page(&control, Some(&config.path), None, router, page)
 }
 
 impl From<CommandError> for ApiError {
@@ -77,6 +81,7 @@ fn all_paths() -> OpenApiRouter<Handle> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(paths!(status))
         .routes(paths!(stop))
+        .routes(paths!(create_page_ticket))
         .routes(paths!(members, add))
         .routes(paths!(member, change, remove))
         .routes(paths!(where_is))
@@ -96,6 +101,17 @@ pub fn document() -> String {
 fn router(handle: Handle) -> Router {
     let (router, _) = all_paths().split_for_parts();
     nw_rest_api::finish(router, document(), BODY_BYTES_MAX).with_state(handle)
+}
+
+/// Create a URL that opens the page once
+#[utoipa::path(
+    post, path = "/v1/page/tickets", tag = "balancer", operation_id = "create_page_ticket",
+    responses((status = 201, body = PageTicket), (status = 409, body = Problem, description = "The balancer serves no page"))
+)]
+async fn create_page_ticket(
+    Extension(page): Extension<Option<Arc<PageAccess>>>,
+) -> Result<(StatusCode, Json<PageTicket>), ApiError> {
+    nw_rest_api::create_page_ticket(page.as_deref())
 }
 
 /// Runs a function in the balancer's event loop, and returns its result.

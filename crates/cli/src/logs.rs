@@ -2,17 +2,86 @@
 
 use anyhow::{Result, anyhow};
 use nw_api::config::{Config, LOG_PARTS, LogFormat};
+use nw_api::rest::LogLine;
 use nw_rest_api::LogSwitch;
+use std::collections::VecDeque;
+use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
-use tracing_subscriber::layer::SubscriberExt;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tracing::field::{Field, Visit};
+use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
+
+/// Lines of the log that are kept for the page.
+const LINES_MAX: usize = 500;
+/// Longest kept line, bytes.
+const LINE_BYTES_MAX: usize = 1000;
+
+/// The last lines of the log.
+#[derive(Clone, Default)]
+struct RecentLines(Arc<Mutex<VecDeque<LogLine>>>);
+
+impl<S: tracing::Subscriber> Layer<S> for RecentLines {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        let mut text = LineText::default();
+        event.record(&mut text);
+        let target = event.metadata().target();
+        let part = target.strip_prefix("nw_").unwrap_or(target).split(':').next().unwrap_or("");
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seq = lines.back().map_or(1, |line| line.seq + 1);
+        if lines.len() == LINES_MAX {
+            lines.pop_front();
+        }
+        lines.push_back(LogLine {
+            seq,
+            at_ms: at.as_millis() as u64,
+            level: event.metadata().level().as_str().to_ascii_lowercase(),
+            part: part.to_owned(),
+            text: text.finish(),
+        });
+    }
+}
+
+/// Message and fields of an event as text.
+#[derive(Default)]
+struct LineText {
+    message: String,
+    fields: String,
+}
+
+impl LineText {
+    fn finish(self) -> String {
+        let mut text = self.message + &self.fields;
+        let end = (0..=LINE_BYTES_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or(0));
+        text
+    }
+}
+
+impl Visit for LineText {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "message" => self.message.push_str(value),
+            name => drop(write!(self.fields, " {name}={value}")),
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn core::fmt::Debug) {
+        match field.name() {
+            "message" => drop(write!(self.message, "{value:?}")),
+            name => drop(write!(self.fields, " {name}={value:?}")),
+        }
+    }
+}
 
 /// The levels of the log. Clones control the same log.
 #[derive(Clone)]
 pub struct Levels {
     switch: reload::Handle<EnvFilter, Registry>,
     filter: Arc<Mutex<String>>,
+    recent: RecentLines,
 }
 
 impl Levels {
@@ -32,8 +101,9 @@ impl Levels {
             }
             LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).boxed(),
         };
-        tracing_subscriber::registry().with(layer).with(lines).init();
-        Ok(Levels { switch, filter: Arc::new(Mutex::new(filter.to_owned())) })
+        let recent = RecentLines::default();
+        tracing_subscriber::registry().with(layer).with(lines).with(recent.clone()).init();
+        Ok(Levels { switch, filter: Arc::new(Mutex::new(filter.to_owned())), recent })
     }
 
     /// Checks a filter without logging anything.
@@ -48,6 +118,11 @@ impl Levels {
 }
 
 impl LogSwitch for Levels {
+    fn lines(&self, after: u64) -> Vec<LogLine> {
+        let lines = self.recent.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().filter(|line| line.seq > after).cloned().collect()
+    }
+
     fn filter(&self) -> String {
         self.filter.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -109,6 +184,32 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::{LINE_BYTES_MAX, LINES_MAX, RecentLines};
+    use tracing_subscriber::layer::SubscriberExt;
+
+    #[test]
+    fn recent_lines_have_message_and_fields_and_are_bounded() {
+        let recent = RecentLines::default();
+        let subscriber = tracing_subscriber::registry().with(recent.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!("first");
+            (0..LINES_MAX).for_each(|_| tracing::info!("{}", "é".repeat(LINE_BYTES_MAX)));
+        });
+        let lines = recent.0.lock().unwrap();
+        assert_eq!(lines.len(), LINES_MAX);
+        assert_eq!(lines[0].seq, 2, "the first line was removed");
+        assert!(lines[0].text.len() <= LINE_BYTES_MAX);
+        drop(lines);
+        let recent = RecentLines::default();
+        tracing::subscriber::with_default(
+            tracing_subscriber::registry().with(recent.clone()),
+            || tracing::warn!(face = 7, uri = %"udp4://192.0.2.1", "can't send"),
+        );
+        let lines = recent.0.lock().unwrap();
+        assert_eq!(lines[0].text, "can't send face=7 uri=udp4://192.0.2.1");
+        assert_eq!(lines[0].level, "warn");
+    }
+
     #[test]
     fn parse_accepts_levels_and_short_names_of_parts() {
         let shown = |filter: &str| super::parse(filter).map(|filter| filter.to_string());

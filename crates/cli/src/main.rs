@@ -100,6 +100,7 @@ fn run_command(command: Command) -> Result<ExitCode> {
         Command::Trace(args) => observe::trace(&args),
         Command::Tap(args) => observe::tap(&args),
         Command::Log(verb) => observe::log(&verb),
+        Command::Open(args) => observe::open(&args),
         Command::Openapi => observe::openapi(),
         Command::Balancer(verb) => balancer::balancer(&verb),
         Command::Service(verb) => service::service(&verb),

@@ -99,6 +99,7 @@ fn open_control(
     if path.is_none()
         && config.control.listen.is_empty()
         && config.control.metrics_listen.is_empty()
+        && config.page.listen.is_empty()
     {
         return Ok(None);
     }
@@ -108,12 +109,16 @@ fn open_control(
         inherited.map(|inherited| inherited.socket.into()),
         handle,
         Arc::new(levels.clone()),
+        &config.page,
     ) {
         Ok(server) => {
             server.addresses().iter().for_each(|place| tracing::info!(%place, "control"));
             Ok(Some(server))
         }
-        Err(error) if config.control == nw_api::config::Control::default() => {
+        Err(error)
+            if config.control == nw_api::config::Control::default()
+                && config.page.listen.is_empty() =>
+        {
             tracing::warn!("nw top, trace, tap and log do not work with this router: {error}");
             Ok(None)
         }
@@ -153,6 +158,9 @@ fn apply_options(config: &mut Config, args: &RunArgs) {
             let mut seen = BTreeSet::new();
             listen.retain(|address| seen.insert(*address));
         }
+    }
+    if let Some(address) = args.page {
+        config.page.listen = vec![address];
     }
     if let Some(socket) = &args.socket {
         let path = socket.to_str().and_then(|text| text.strip_prefix("unix://")).map(PathBuf::from);

@@ -9,14 +9,14 @@ use axum::body::Bytes;
 use axum::extract::{Json, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
-use nw_api::config::Control;
+use nw_api::config::{Control, Page};
 use nw_api::network::{
     AuditEntry, DocumentText, DocumentVersion, GraphPositions, InstanceDetail, InstanceLog,
     NetworkChange, NetworkEvent, NetworkGraph, NetworkPlan, NetworkRoute, NetworkStatus,
     PlanRequest, ScaleChange, ServiceScale, StopRequest, UndoRequest, Veto,
 };
-use nw_api::rest::{Health, Problem};
-use nw_rest_api::{ApiError, Body, Query, Segment, ServeError, Server};
+use nw_api::rest::{Health, PageTicket, Problem};
+use nw_rest_api::{ApiError, Body, PageAccess, Query, Segment, ServeError, Server};
 use serde::Deserialize;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -43,16 +43,20 @@ const RETRY_MS: u64 = 1_000;
 struct Shared {
     handle: Handle,
     streams: Arc<Semaphore>,
+    page: Option<Arc<PageAccess>>,
 }
 
-/// Serves the manager's control socket in a thread until the returned server is dropped.
+/// Serves the manager's control socket, and its page if one is configured, in a thread until the returned server is dropped.
 ///
 /// # Errors
 /// The path is in use or too long, or the socket or its thread can't be created.
-pub fn serve(handle: Handle) -> Result<Server, ServeError> {
+pub fn serve(handle: Handle, page: &Page) -> Result<Server, ServeError> {
     let path = handle.control();
-    let shared = Shared { handle, streams: Arc::new(Semaphore::new(STREAMS_MAX)) };
-    nw_rest_api::serve_paths(&Control::default(), Some(&path), None, router(shared))
+    let access = nw_rest_api::page_access(page, "network")?;
+    let streams = Arc::new(Semaphore::new(STREAMS_MAX));
+    let router = router(Shared { handle, streams, page: access.clone() });
+    let page = access.map(|access| (page, access));
+    nw_rest_api::serve_paths_and_page(&Control::default(), Some(&path), None, router, page)
 }
 
 impl From<CommandError> for ApiError {
@@ -105,6 +109,7 @@ fn all_paths() -> OpenApiRouter<Shared> {
         .routes(paths!(list_routes))
         .routes(paths!(set_veto))
         .routes(paths!(stop))
+        .routes(paths!(create_page_ticket))
         .routes(paths!(show_metrics))
         .routes(paths!(health))
 }
@@ -461,6 +466,17 @@ async fn stop(
 ) -> Result<StatusCode, ApiError> {
     blocking(&shared, move |handle| handle.stop(request.keep, &author())).await?;
     Ok(StatusCode::ACCEPTED)
+}
+
+/// Create a URL that opens the page once
+#[utoipa::path(
+    post, path = "/v1/page/tickets", tag = "network", operation_id = "create_page_ticket",
+    responses((status = 201, body = PageTicket), (status = 409, body = Problem, description = "The program serves no page"))
+)]
+async fn create_page_ticket(
+    State(shared): State<Shared>,
+) -> Result<(StatusCode, Json<PageTicket>), ApiError> {
+    nw_rest_api::create_page_ticket(shared.page.as_deref())
 }
 
 /// Show all metrics

@@ -3,12 +3,14 @@
 //! * The Unix socket: its file permissions decide.
 //! * `control.listen`: everything with the token. If no token is configured, only [`OPEN_PATHS`].
 //! * `control.metrics_listen`: only [`OPEN_PATHS`], which report and never change anything.
+//! * `page.listen`: the page's files, and everything with a session of the page (decision 0075).
 //!
 //! A browser lets web pages send requests to this machine. Such a request has an `Origin`, or a
 //! `Host` that is a name chosen by the page's owner. Both are refused. The `Host` is not checked if
 //! the request has the token, which no web page knows.
 
 use crate::api_error::ApiError;
+use crate::page::{self, PageAccess};
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
@@ -25,7 +27,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 pub const OPEN_PATHS: [&str; 3] = ["/metrics", "/healthz", "/readyz"];
 
 /// Rules of a listener.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub enum Rules {
     /// The Unix socket.
     #[default]
@@ -38,38 +40,56 @@ pub enum Rules {
         /// use names.
         loopback: bool,
     },
+    /// `page.listen`.
+    Page(Arc<PageAccess>),
 }
 
 /// Passes a request on, or answers it with an error.
 pub async fn guard(State(rules): State<Rules>, request: Request, next: Next) -> Response {
-    if let Err(refused) = rules.check(request.uri(), request.headers()) {
-        return refused.into_response();
+    let (uri, headers) = (request.uri(), request.headers());
+    let checked = match &rules {
+        Rules::Page(access) => requested_host(uri, headers)
+            .and_then(|host| access.check(request.method(), uri, headers, host)),
+        _ => rules.check(uri, headers),
+    };
+    let mut response = match checked {
+        Err(refused) => refused.into_response(),
+        Ok(()) => match timeout(REQUEST_TIMEOUT, next.run(request)).await {
+            Ok(response) => response,
+            Err(_) => ApiError::new(408, "the request took too long").into_response(),
+        },
+    };
+    if matches!(rules, Rules::Page(_)) {
+        page::add_headers(&mut response);
     }
-    match timeout(REQUEST_TIMEOUT, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => ApiError::new(408, "the request took too long").into_response(),
-    }
+    response
+}
+
+/// Returns the host that a request names. Empty if it names none.
+fn requested_host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Result<&'a str, ApiError> {
+    // "A server MUST respond with 400 to any request message that contains more than one Host."
+    // (RFC 9112, 3.2)
+    let host = single_value(headers, header::HOST)?.map(HeaderValue::to_str).transpose();
+    let host = host.map_err(|_| ApiError::new(400, "Host is not ASCII"))?;
+    // "When an absolute-form is received, the server MUST ignore the Host header." (RFC 9112,
+    // 3.2.2)
+    Ok(uri.authority().map(Authority::as_str).or(host).unwrap_or(""))
 }
 
 impl Rules {
     fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
-        // "A server MUST respond with 400 to any request message that contains more than one Host."
-        // (RFC 9112, 3.2)
-        let host = single_value(headers, header::HOST)?.map(HeaderValue::to_str).transpose();
-        let host = host.map_err(|_| ApiError::new(400, "Host is not ASCII"))?;
-        // "When an absolute-form is received, the server MUST ignore the Host header." (RFC 9112,
-        // 3.2.2)
-        let host = uri.authority().map(Authority::as_str).or(host).unwrap_or("");
+        let host = requested_host(uri, headers)?;
         let token = match self {
             Rules::Unix => return Ok(()),
             Rules::Control(token) => token.as_deref(),
-            Rules::Metrics { .. } => None,
+            Rules::Metrics { .. } | Rules::Page(_) => None,
         };
         let shown_token = single_value(headers, header::AUTHORIZATION)?.and_then(bearer);
         let has_token = token
             .zip(shown_token)
             .is_some_and(|(token, shown)| constant_time_eq(shown, token.as_bytes()));
-        check_origin(single_value(headers, header::ORIGIN)?, host)?;
+        // The server speaks plain HTTP, so an https page is from another server.
+        check_origin(single_value(headers, header::ORIGIN)?, host, "http")?;
         let accepts_any_host = matches!(self, Rules::Metrics { loopback: false });
         if !has_token
             && !accepts_any_host
@@ -104,7 +124,10 @@ impl Rules {
 }
 
 /// Returns the only value of a header. Two values are an error, as they contradict each other.
-fn single_value(headers: &HeaderMap, name: HeaderName) -> Result<Option<&HeaderValue>, ApiError> {
+pub(crate) fn single_value(
+    headers: &HeaderMap,
+    name: HeaderName,
+) -> Result<Option<&HeaderValue>, ApiError> {
     let mut values = headers.get_all(&name).iter();
     let value = values.next();
     match values.next() {
@@ -122,14 +145,19 @@ fn bearer(value: &HeaderValue) -> Option<&[u8]> {
 }
 
 /// Refuses requests of web pages, except pages from the address that the request is sent to.
-fn check_origin(origin: Option<&HeaderValue>, host: &str) -> Result<(), ApiError> {
+/// `own_scheme`: the scheme of the address, as browsers see it.
+pub(crate) fn check_origin(
+    origin: Option<&HeaderValue>,
+    host: &str,
+    own_scheme: &str,
+) -> Result<(), ApiError> {
     let Some(origin) = origin else { return Ok(()) };
+    let port = Some(if own_scheme == "https" { 443 } else { 80 });
     let parsed = origin.to_str().ok().and_then(|origin| {
         let (scheme, authority) = origin.split_once("://")?;
-        // The server speaks plain HTTP, so an https page is from another server.
-        scheme.eq_ignore_ascii_case("http").then(|| Target::parse(authority, Some(80))).flatten()
+        scheme.eq_ignore_ascii_case(own_scheme).then(|| Target::parse(authority, port)).flatten()
     });
-    if parsed.is_some() && parsed == Target::parse(host, Some(80)) {
+    if parsed.is_some() && parsed == Target::parse(host, port) {
         return Ok(());
     }
     Err(ApiError::new(403, "web pages of other sites may not send requests to this program"))
@@ -137,14 +165,14 @@ fn check_origin(origin: Option<&HeaderValue>, host: &str) -> Result<(), ApiError
 
 /// A host and port, normalised for comparison.
 #[derive(Debug, PartialEq, Eq)]
-struct Target {
+pub(crate) struct Target {
     host: String,
     port: Option<u16>,
 }
 
 impl Target {
     /// Parses `host[:port]`. `None` if it is malformed.
-    fn parse(text: &str, port_default: Option<u16>) -> Option<Self> {
+    pub(crate) fn parse(text: &str, port_default: Option<u16>) -> Option<Self> {
         let (host, port) = match text.strip_prefix('[') {
             Some(inner) => {
                 let (host, suffix) = inner.split_once(']')?;
@@ -172,13 +200,13 @@ impl Target {
 
     /// Returns whether the host is an address or localhost. The owner of a web page could point any
     /// other name to this machine.
-    fn is_local_name(&self) -> bool {
+    pub(crate) fn is_local_name(&self) -> bool {
         self.host == "localhost" || self.host.parse::<IpAddr>().is_ok()
     }
 }
 
 /// Compares in constant time, so that the time does not reveal where the difference is.
-fn constant_time_eq(left: &[u8], right: &[u8]) -> bool {
+pub(crate) fn constant_time_eq(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && left.iter().zip(right).fold(0, |diff, (a, b)| diff | (a ^ b)) == 0
 }
 

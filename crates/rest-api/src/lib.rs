@@ -9,6 +9,7 @@ mod api_error;
 mod content_store;
 mod dataset;
 mod document;
+mod events;
 mod extract;
 mod faces;
 mod guard;
@@ -16,6 +17,7 @@ mod listen;
 mod logs;
 mod metrics;
 mod openapi;
+mod page;
 mod router_client;
 mod routes;
 mod status;
@@ -26,10 +28,11 @@ mod trace;
 pub use api_error::ApiError;
 pub use document::complete as complete_document;
 pub use extract::{Body, Query, Segment, at_least_one, read_body, within};
-pub use listen::{ServeError, Server, serve, serve_paths};
+pub use listen::{ServeError, Server, page_access, serve, serve_paths, serve_paths_and_page};
 pub use logs::LogSwitch;
 pub use metrics::{Snapshot, encode as encode_metrics};
 pub use openapi::{document, finish, router};
+pub use page::{PageAccess, create_page_ticket};
 pub use stream::body as stream_body;
 
 use router_client::RouterClient;
@@ -42,4 +45,7 @@ pub struct State {
     pub(crate) logs: Arc<dyn LogSwitch>,
     /// `/metrics` has a series per face.
     pub(crate) face_metrics: bool,
+    pub(crate) events: Arc<events::EventSource>,
+    /// The page, if the program serves one.
+    pub(crate) page: Option<Arc<PageAccess>>,
 }

@@ -2,12 +2,14 @@
 //! runtime, so it never delays packets.
 //!
 //! * Bounds on connections: `control.connections` on the Unix socket, as many on `control.listen`
-//!   and as many on `control.metrics_listen`. Others wait in the kernel.
+//!   and as many on `control.metrics_listen`; `page.connections` on `page.listen`. Others wait in
+//!   the kernel.
 //! * One request per connection: its head within 5 s and 16 KiB, its body within 30 s and 64 KiB.
 //! * A client that reads nothing of a response for 10 s is disconnected.
 
 use crate::guard::{Rules, guard};
 use crate::logs::LogSwitch;
+use crate::page::{self, PageAccess};
 use crate::router_client::RouterClient;
 use crate::{State, openapi};
 use axum::Router;
@@ -20,7 +22,7 @@ use core::time::Duration;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use nw_api::config::Control;
+use nw_api::config::{Control, Page};
 use nw_router::Handle;
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -114,10 +116,34 @@ pub fn serve(
     inherited: Option<UnixListener>,
     handle: Handle,
     logs: Arc<dyn LogSwitch>,
+    page: &Page,
 ) -> Result<Server, ServeError> {
-    let state =
-        State { router: RouterClient::new(handle), logs, face_metrics: config.face_metrics };
-    serve_paths(config, path, inherited, openapi::router(state))
+    let access = page_access(page, "router")?;
+    let state = State {
+        router: RouterClient::new(handle),
+        logs,
+        face_metrics: config.face_metrics,
+        events: Arc::default(),
+        page: access.clone(),
+    };
+    let page = access.map(|access| (page, access));
+    serve_paths_and_page(config, path, inherited, openapi::router(state), page)
+}
+
+/// Returns the access control of a page. `None` if no page is configured. `program`: router,
+/// network or balancer.
+///
+/// # Errors
+/// If the token file can't be read.
+pub fn page_access(
+    page: &Page,
+    program: &'static str,
+) -> Result<Option<Arc<PageAccess>>, ServeError> {
+    if page.listen.is_empty() {
+        return Ok(None);
+    }
+    let token = page.token_file.as_deref().map(read_token).transpose()?;
+    Ok(Some(PageAccess::new(page, program, token)))
 }
 
 /// Serves any paths, with the same bounds and access control as [`serve`].
@@ -129,6 +155,20 @@ pub fn serve_paths(
     path: Option<&Path>,
     inherited: Option<UnixListener>,
     router: Router,
+) -> Result<Server, ServeError> {
+    serve_paths_and_page(config, path, inherited, router, None)
+}
+
+/// Serves any paths as [`serve_paths`] does, and a page in front of them.
+///
+/// # Errors
+/// As [`serve`].
+pub fn serve_paths_and_page(
+    config: &Control,
+    path: Option<&Path>,
+    inherited: Option<UnixListener>,
+    router: Router,
+    page: Option<(&Page, Arc<PageAccess>)>,
 ) -> Result<Server, ServeError> {
     let token = config.token_file.as_deref().map(read_token).transpose()?;
     let own_path = path.filter(|_| inherited.is_none());
@@ -142,12 +182,17 @@ pub fn serve_paths(
         socket.set_nonblocking(true).map_err(listen_error(&"the control socket"))?;
         addresses.extend(path.map(|path| path.display().to_string()));
     }
-    let tcp = bind_tcp(config, token.as_ref(), &mut addresses)?;
-    let connections = config.connections as usize;
+    let mut tcp = bind_tcp(config, token.as_ref(), &mut addresses)?;
+    let mut limits = Limits::new(config.connections);
+    if let Some((page, access)) = page {
+        tcp.extend(bind_page(page, &access)?);
+        addresses.push(access.url());
+        limits.page = semaphore(page.connections);
+    }
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::Builder::new()
         .name("control".into())
-        .spawn(move || run(unix, tcp, &router, connections, stopped))
+        .spawn(move || run(unix, tcp, &router, limits, stopped))
         .map_err(ServeError::Thread)?;
     Ok(Server {
         stop: Some(stop),
@@ -162,6 +207,29 @@ fn listen_error(address: &dyn core::fmt::Display) -> impl Fn(io::Error) -> Serve
     move |error| ServeError::Listen { address: address.clone(), error }
 }
 
+/// Opens the listeners of a page.
+fn bind_page(
+    page: &Page,
+    access: &Arc<PageAccess>,
+) -> Result<Vec<(std::net::TcpListener, Rules)>, ServeError> {
+    let mut listeners = Vec::new();
+    for address in &page.listen {
+        let (local, socket) = bind(address)?;
+        access.set_address(local);
+        listeners.push((socket, Rules::Page(Arc::clone(access))));
+    }
+    Ok(listeners)
+}
+
+fn bind(address: &SocketAddr) -> Result<(SocketAddr, std::net::TcpListener), ServeError> {
+    let bind = || {
+        let socket = std::net::TcpListener::bind(address)?;
+        socket.set_nonblocking(true)?;
+        Ok((socket.local_addr()?, socket))
+    };
+    bind().map_err(listen_error(address))
+}
+
 /// Opens the TCP listeners, and appends their addresses.
 fn bind_tcp(
     config: &Control,
@@ -174,12 +242,7 @@ fn bind_tcp(
         metrics.map(|address| (address, Rules::Metrics { loopback: address.ip().is_loopback() }));
     let mut listeners = Vec::new();
     for (address, rules) in control.chain(metrics) {
-        let bind = |address: &SocketAddr| {
-            let socket = std::net::TcpListener::bind(address)?;
-            socket.set_nonblocking(true)?;
-            Ok((socket.local_addr()?, socket))
-        };
-        let (local, socket) = bind(address).map_err(listen_error(address))?;
+        let (local, socket) = bind(address)?;
         if matches!(rules, Rules::Control(None)) {
             tracing::warn!(
                 "control.listen {local} serves /metrics, /healthz and /readyz only, as there is no \
@@ -192,12 +255,36 @@ fn bind_tcp(
     Ok(listeners)
 }
 
+fn semaphore(connections: u32) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(connections as usize))
+}
+
+/// Bounds on connections. They are separate, so that monitoring can't use up the connections for
+/// commands.
+struct Limits {
+    unix: Arc<Semaphore>,
+    control: Arc<Semaphore>,
+    metrics: Arc<Semaphore>,
+    page: Arc<Semaphore>,
+}
+
+impl Limits {
+    fn new(connections: u32) -> Self {
+        Limits {
+            unix: semaphore(connections),
+            control: semaphore(connections),
+            metrics: semaphore(connections),
+            page: semaphore(connections),
+        }
+    }
+}
+
 /// Runs the server until `stopped` completes or its sender is dropped.
 fn run(
     unix: Option<UnixListener>,
     tcp: Vec<(std::net::TcpListener, Rules)>,
     router: &Router,
-    connections: usize,
+    limits: Limits,
     stopped: oneshot::Receiver<()>,
 ) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -206,7 +293,7 @@ fn run(
     };
     runtime.block_on(async move {
         let open_connections = Arc::new(AtomicUsize::new(0));
-        if let Err(error) = listen(unix, tcp, router, connections, &open_connections) {
+        if let Err(error) = listen(unix, tcp, router, &limits, &open_connections) {
             return tracing::error!(%error, "the control server can't run");
         }
         let _ = stopped.await;
@@ -223,7 +310,7 @@ fn listen(
     unix: Option<UnixListener>,
     tcp: Vec<(std::net::TcpListener, Rules)>,
     router: &Router,
-    connections: usize,
+    limits: &Limits,
     open_connections: &Arc<AtomicUsize>,
 ) -> io::Result<()> {
     if let Some(socket) = unix {
@@ -231,18 +318,19 @@ fn listen(
         let router = router.clone().layer(from_fn_with_state(Rules::default(), guard));
         tokio::spawn(accept(
             router,
-            Arc::new(Semaphore::new(connections)),
+            Arc::clone(&limits.unix),
             Arc::clone(open_connections),
             move |context| socket.poll_accept(context).map_ok(|(stream, _)| stream),
         ));
     }
-    // Separate limits, so that monitoring can't use up the connections for commands.
-    let (control, metrics) =
-        (Arc::new(Semaphore::new(connections)), Arc::new(Semaphore::new(connections)));
     for (socket, rules) in tcp {
         let socket = tokio::net::TcpListener::from_std(socket)?;
-        let permits = if matches!(rules, Rules::Metrics { .. }) { &metrics } else { &control };
-        let router = router.clone().layer(from_fn_with_state(rules, guard));
+        let (permits, router) = match &rules {
+            Rules::Metrics { .. } => (&limits.metrics, router.clone()),
+            Rules::Page(access) => (&limits.page, page::router(Arc::clone(access), router.clone())),
+            Rules::Unix | Rules::Control(_) => (&limits.control, router.clone()),
+        };
+        let router = router.layer(from_fn_with_state(rules, guard));
         tokio::spawn(accept(
             router,
             Arc::clone(permits),

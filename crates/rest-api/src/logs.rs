@@ -5,7 +5,7 @@ use crate::api_error::ApiError;
 use crate::extract::Body;
 use axum::Json;
 use axum::extract::State as Shared;
-use nw_api::rest::{LogLevels, Problem};
+use nw_api::rest::{LogLevels, LogLine, Problem};
 
 /// The log filter of the program.
 pub trait LogSwitch: Send + Sync {
@@ -17,6 +17,9 @@ pub trait LogSwitch: Send + Sync {
     /// # Errors
     /// The text says what is wrong with the filter.
     fn set(&self, filter: &str) -> Result<(), String>;
+
+    /// Returns the kept lines of the log after the one with this number, oldest first.
+    fn lines(&self, after: u64) -> Vec<LogLine>;
 }
 
 /// Show the log levels

@@ -2,7 +2,7 @@
 
 use crate::api_error::ApiError;
 use crate::document::complete;
-use crate::{State, content_store, faces, logs, metrics, routes, status, tap, trace};
+use crate::{State, content_store, events, faces, logs, metrics, routes, status, tap, trace};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::get;
@@ -51,6 +51,8 @@ fn paths() -> OpenApiRouter<State> {
         .routes(paths!(content_store::info, content_store::change))
         .routes(paths!(content_store::erase))
         .routes(paths!(logs::shown, logs::set))
+        .routes(paths!(events::events))
+        .routes(paths!(events::create_ticket))
         .routes(paths!(metrics::show))
         .routes(paths!(status::health))
         .routes(paths!(status::ready))

@@ -2,6 +2,7 @@
 //! clients.
 
 use nw_api::config::{Config, Control, Mode, Udp};
+use nw_api::rest::LogLine;
 use nw_rest_api::{LogSwitch, Server, serve};
 use nw_router::{Handle, Host};
 use serde_json::{Value, json};
@@ -17,6 +18,9 @@ use std::time::{Duration, Instant};
 struct Logs(Mutex<String>);
 
 impl LogSwitch for Logs {
+    fn lines(&self, _: u64) -> Vec<LogLine> {
+        Vec::new()
+    }
     fn filter(&self) -> String {
         self.0.lock().unwrap().clone()
     }
@@ -49,7 +53,8 @@ impl TestServer {
         let handle = host.handle();
         let path = config.control_path(&nw_router::unix_path(&config)).unwrap();
         let logs = Arc::new(Logs(Mutex::new("info".into())));
-        let server = serve(&config.control, Some(&path), None, handle.clone(), logs).unwrap();
+        let server =
+            serve(&config.control, Some(&path), None, handle.clone(), logs, &config.page).unwrap();
         let tcp = server.addresses().iter().find_map(|address| address.parse().ok());
         let router = std::thread::spawn(move || host.run().unwrap());
         TestServer {
@@ -294,7 +299,10 @@ fn openapi_document_matches_served_paths() {
                 "{method} {path}"
             );
             // A capture of 0 packets ends at once.
-            let target = path.replace("{id}", "424242").replace("/v1/tap", "/v1/tap?count=0");
+            let target = path
+                .replace("{id}", "424242")
+                .replace("/v1/tap", "/v1/tap?count=0")
+                .replace("/v1/events", "/v1/events?count=1");
             let code = router.request(&method.to_uppercase(), &target, None).0;
             assert!(code != 405 && code != 0, "{method} {path} is not served: {code}");
         }

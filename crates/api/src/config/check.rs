@@ -1,7 +1,7 @@
 //! Finds options of the router's configuration that are valid one by one and contradict each other.
 
 use super::checker::Check;
-use super::{AllowFrom, Config};
+use super::{AllowFrom, Config, Page};
 use nw_name::{Name, NameRef};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -27,6 +27,7 @@ pub(super) fn contradictions(config: &Config, check: &mut Check<'_, '_>) {
         check.mismatch(given, "one of key and certificate", "both, or neither");
     }
     control(config, check);
+    page(config, check);
     faces(config, check);
     routes(config, check);
     strategies(config, check);
@@ -141,6 +142,7 @@ fn ports(config: &Config, check: &mut Check<'_, '_>) {
         ("faces.tcp.listen", &config.tcp.listen),
         ("control.listen", &config.control.listen),
         ("control.metrics_listen", &config.control.metrics_listen),
+        ("page.listen", &config.page.listen),
         ("faces.websocket.listen", &config.websocket.listen),
     ];
     for (option, listen) in streams {
@@ -203,6 +205,43 @@ fn control(config: &Config, check: &mut Check<'_, '_>) {
             "true, without a token_file",
             "a token_file, as other machines may command the router only with its secret",
         );
+    }
+}
+
+fn page(config: &Config, check: &mut Check<'_, '_>) {
+    listeners("page.listen", &config.page.listen, check);
+    for (option, seen, expected) in config.page.contradictions() {
+        check.mismatch(option, seen, expected);
+    }
+}
+
+impl Page {
+    /// Returns the options that contradict each other: option, value and what is expected.
+    pub fn contradictions(&self) -> Vec<(&'static str, String, &'static str)> {
+        let mut found = Vec::new();
+        let url = self.public_url.as_deref();
+        let is_https = url.is_some_and(|url| url.starts_with("https://"));
+        if let Some(url) = url {
+            let authority = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+            if authority.is_none_or(|rest| rest.is_empty() || rest.contains(['/', '?'])) {
+                let expected = "a scheme, a host and a port, such as https://router.example";
+                found.push(("page.public_url", url.to_owned(), expected));
+            }
+        }
+        match self.listen.iter().find(|address| !address.ip().is_loopback()) {
+            Some(remote) if !self.allow_remote => found.push((
+                "page.listen",
+                format!("{remote}, which other machines reach"),
+                "addresses of this machine only, such as 127.0.0.1:6390, or allow_remote = true",
+            )),
+            Some(_) if self.token_file.is_none() || !is_https => found.push((
+                "page.allow_remote",
+                "true, without a token_file and a public_url with https".to_owned(),
+                "both: the page commands the program, and its session must not be sent in clear",
+            )),
+            _ => {}
+        }
+        found
     }
 }
 

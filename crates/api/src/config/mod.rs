@@ -35,8 +35,8 @@ pub use diagnostics::{Diagnostic, Diagnostics, Renamed};
 pub use interface::{InterfacePattern, MacAddress, MacGroup};
 pub use options::{
     AllowFrom, ContentStore, Control, CsPolicy, Ethernet, FaceItem, Faces, Forwarder, Log,
-    LogFormat, Management, Multicast, Persistency, Process, PubSub, PubSubRule, Rib, RouteItem,
-    StrategyItem, Tables, Tcp, TcpCommands, Udp, Unix, WebSocket, Xdp,
+    LogFormat, Management, Multicast, Page, Persistency, Process, PubSub, PubSubRule, Rib,
+    RouteItem, StrategyItem, Tables, Tcp, TcpCommands, Udp, Unix, WebSocket, Xdp,
 };
 pub use trust::{ANY, AllowItem, Allowed, AnchorItem, Faces as RuleFaces, IssuerItem};
 pub use value::{LOG_PARTS, LogFilter, Mode, Origin, STRATEGIES, StrategyName, Uri};
@@ -91,6 +91,8 @@ pub struct Config {
     pub pubsub: PubSub,
     /// `[[pubsub_rule]]`, in the file's order.
     pub pubsub_rule: Vec<PubSubRule>,
+    /// `[page]`
+    pub page: Page,
     /// `[[face]]`, in the file's order.
     pub face: Vec<FaceItem>,
     /// `[[route]]`, in the file's order.
@@ -155,6 +157,7 @@ impl Config {
             control: file.section(),
             pubsub: file.section(),
             pubsub_rule: file.items(),
+            page: file.section(),
             face: file.items(),
             route: file.items(),
             strategy: file.items(),
@@ -196,6 +199,7 @@ impl Config {
         section::write::<Control>(&mut text);
         section::write::<PubSub>(&mut text);
         section::write_item::<PubSubRule>(&mut text);
+        section::write::<Page>(&mut text);
         section::write_item::<FaceItem>(&mut text);
         section::write_item::<RouteItem>(&mut text);
         section::write_item::<StrategyItem>(&mut text);
@@ -288,6 +292,7 @@ impl Config {
             of(&self.process),
             of(&self.control),
             of(&self.pubsub),
+            of(&self.page),
         ];
         sections.concat()
     }
@@ -322,6 +327,7 @@ impl Config {
             of::<Control>(),
             of::<PubSub>(),
             of_item::<PubSubRule>(),
+            of::<Page>(),
             of_item::<FaceItem>(),
             of_item::<RouteItem>(),
             of_item::<StrategyItem>(),

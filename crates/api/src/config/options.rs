@@ -437,6 +437,25 @@ section! {
     }
 }
 
+section! {
+    /// The web page: it shows and changes this router in a browser; `nw open` opens it.
+    Page = "page" {
+        /// TCP addresses of the page. Empty: no page.
+        listen: Vec<SocketAddr> = vec![], as "[\"127.0.0.1:6390\"]";
+        /// File with the secret that opens the page where `nw open` cannot run. It has at least 16
+        /// characters.
+        token_file: Option<PathBuf> = None, as "\"/etc/namewire/page-token\"";
+        /// URL under which browsers reach the page through a proxy that adds TLS. Cookies are then
+        /// sent over TLS only.
+        public_url: Option<String> = None, as "\"https://router.example\"";
+        /// Allow addresses in `listen` that other machines can reach; this needs `token_file` and a
+        /// `public_url` with https.
+        allow_remote: bool = false;
+        /// Maximum number of connections; further ones wait to be accepted.
+        connections: u32 = 64, in 8..=1024;
+    }
+}
+
 string_enum! {
     /// When a configured face is closed.
     Persistency {

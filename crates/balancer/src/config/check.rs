@@ -211,6 +211,9 @@ fn control_member_faults(config: &Config, problem: &mut Report<'_>) {
 }
 
 fn control_socket_faults(config: &Config, problem: &mut Report<'_>) {
+    for (option, seen, expected) in config.page.contradictions() {
+        problem(option, seen, expected);
+    }
     let control = &config.control;
     let remote =
         |listen: &[SocketAddr]| listen.iter().copied().find(|address| !address.ip().is_loopback());

@@ -18,7 +18,7 @@ pub use values::{Cidr, Ip, WEIGHT_MAX, Weight};
 use nw_api::config::diagnostics::Source;
 use nw_api::config::read::read;
 use nw_api::config::section::{write, write_item};
-use nw_api::config::{Diagnostics, Renamed};
+use nw_api::config::{Diagnostics, Page, Renamed};
 
 /// The configuration of a balancer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct Config {
     pub elastic: Elastic,
     /// `[control]`
     pub control: ControlSection,
+    /// `[page]`
+    pub page: Page,
     /// `[vrrp]`
     pub vrrp: Vrrp,
     /// Options that the file calls by their old names.
@@ -64,6 +66,7 @@ impl Config {
             measure: file.section(),
             elastic: file.section(),
             control: file.section(),
+            page: file.section(),
             vrrp: file.section(),
             renamed: Vec::new(),
         });
@@ -91,6 +94,7 @@ impl Config {
         write::<Measure>(&mut text);
         write::<Elastic>(&mut text);
         write::<ControlSection>(&mut text);
+        write::<Page>(&mut text);
         write::<Vrrp>(&mut text);
         text
     }

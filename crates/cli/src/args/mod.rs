@@ -92,6 +92,8 @@ pub enum Command {
     /// Show and change the log levels of a running router
     #[command(subcommand)]
     Log(crate::observe::LogCommand),
+    /// Open the web page of a running program in a browser, or print its URL
+    Open(crate::observe::Open),
     /// Print the OpenAPI document of the router's REST interface
     Openapi,
     /// Check, draw, test and run graph files: routers composed of elements

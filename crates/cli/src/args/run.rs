@@ -1,7 +1,11 @@
 //! Options of `nw run`.
 
 use clap::{Args, ValueEnum};
+use std::net::SocketAddr;
 use std::path::PathBuf;
+
+/// Address of the page if `--page` has none.
+pub const PAGE_ADDRESS: &str = "127.0.0.1:6390";
 
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
@@ -28,6 +32,11 @@ pub struct RunArgs {
     /// The control socket is created in the same folder.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
+    /// Serve the web page on this address of this machine, 127.0.0.1:6390 if none is given
+    ///
+    /// `nw open` opens it. Other options of the page: [page] of the configuration.
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = PAGE_ADDRESS)]
+    pub page: Option<SocketAddr>,
     /// Write this router's socket to ~/.ndn/client.conf, where NDN programs of this user look for
     /// it
     #[arg(long)]

@@ -37,9 +37,10 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("can't watch for signals")?;
     let cluster = config.cluster.name.clone();
     let control_section = config.control.clone();
+    let page = config.page.clone();
     let balancer = Balancer::start(config)?;
     let handle = balancer.handle();
-    let server = match control::serve(&control_section, handle.clone()) {
+    let server = match control::serve(&control_section, &page, handle.clone()) {
         Ok(server) => server,
         Err(error) => {
             // A data path that was taken over keeps running.

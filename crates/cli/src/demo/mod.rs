@@ -47,7 +47,8 @@ root, a cluster that grows and shrinks during a download. Try it yourself:
   echo hello | nw put /hello &   publish
   nw cat /hello                  fetch
   nw trace /hello                how an Interest is forwarded, and why
-  nw top                         rates, tables and drops of the router";
+  nw top                         rates, tables and drops of the router
+  nw run --page & nw open        the same in a browser: map, rates, routes, trace, packets";
 
 /// Runs `nw demo`. All files are in one temporary folder, and all processes end with this one.
 pub fn demo(args: &Demo) -> Result<ExitCode> {

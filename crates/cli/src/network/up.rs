@@ -3,13 +3,16 @@
 use super::Network;
 use super::locate::{DocumentFile, check_name};
 use super::show::{print_event, print_plan_state};
+use crate::args::run::PAGE_ADDRESS;
 use crate::exit::Status;
 use crate::observe::http::{self, ControlAddress, Method};
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use nw_api::config::Page;
 use nw_api::network::{NetworkState, NetworkStatus};
 use nw_manager::{Author, CONTROL_SOCKET, FirstDocument, Handle, Manager, Options};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -43,6 +46,11 @@ pub struct Up {
         value_parser = clap::value_parser!(u64).range(100..=60_000)
     )]
     period_ms: u64,
+    /// Serve the web page on this address of this machine, 127.0.0.1:6390 if none is given
+    ///
+    /// `nw open --network NAME` opens it.
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = PAGE_ADDRESS)]
+    page: Option<SocketAddr>,
     /// Print one JSON object per event instead of text
     #[arg(long)]
     json: bool,
@@ -71,8 +79,12 @@ pub fn up(args: &Up) -> Result<ExitCode> {
     let signals = watch_signals()?;
     let manager = Manager::start(options, first)?;
     let handle = manager.handle();
-    let server = nw_manager::serve::serve(handle.clone())?;
-    note!("control socket: {}", handle.control().display());
+    let page = Page { listen: args.page.into_iter().collect(), ..Page::default() };
+    if let Some(remote) = page.listen.iter().find(|address| !address.ip().is_loopback()) {
+        bail!("--page {remote}: give an address of this machine only, such as {PAGE_ADDRESS}");
+    }
+    let server = nw_manager::serve::serve(handle.clone(), &page)?;
+    server.addresses().iter().for_each(|place| note!("control: {place}"));
     let printed = follow(&handle, &signals, args);
     if printed.is_err() {
         // Nobody reads what is printed: the services are left as they are.

@@ -1,11 +1,14 @@
-//! Observing a running router over its control socket: `nw top`, `nw trace`, `nw tap`, `nw log`.
+//! Observing a running router over its control socket: `nw top`, `nw trace`, `nw tap`, `nw log`,
+//! `nw open`.
 
 pub(crate) mod http;
 mod log;
+mod open;
 mod tap;
 mod top;
 mod trace;
 
+pub use open::{Open, open};
 pub use tap::{Tap, tap};
 pub use top::{Top, top};
 pub use trace::{Trace, trace};

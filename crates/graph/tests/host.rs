@@ -1,10 +1,13 @@
 //! Changes of a running graph: results reported to the handle, and what happens to sockets.
 
+use nw_element_api::Timestamp;
 use nw_graph::host::{Host, HostError};
 use nw_graph::{ChangeMode, Graph, GraphFile};
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -202,9 +205,13 @@ struct Running {
 
 impl Running {
     fn start(name: &str) -> Self {
+        Running::start_host(name, |graph| Host::new(graph).unwrap())
+    }
+
+    fn start_host(name: &str, new: impl FnOnce(&Graph) -> Host) -> Self {
         let folder = folder(name);
         let far = UnixListener::bind(folder.join("far")).unwrap();
-        let mut host = Host::new(&routed(&folder, "near", "")).unwrap();
+        let mut host = new(&routed(&folder, "near", ""));
         let handle = host.handle();
         let thread = thread::spawn(move || host.run());
         let (producer, _) = far.accept().unwrap();
@@ -319,7 +326,13 @@ br.route_event -> discard
 
 #[test]
 fn uri_changed_buffer_holds_interests_until_replies_arrived() {
-    let mut running = Running::start("uri-buffer");
+    // Time passes only when the test says so: Interests are released after a while in any case.
+    let clock = Arc::new(AtomicU64::new(0));
+    let mut running = Running::start_host("uri-buffer", |graph| {
+        let clock = Arc::clone(&clock);
+        let now = move || Timestamp::from_millis(clock.load(Ordering::Relaxed));
+        Host::with_clock(graph, Box::new(now), 0).unwrap()
+    });
     let new_listener = UnixListener::bind(running.folder.join("far2")).unwrap();
     let (first, first_data) = exchange(b'a');
     running.client.write_all(&first).unwrap();
@@ -333,6 +346,7 @@ fn uri_changed_buffer_holds_interests_until_replies_arrived() {
     assert!(new_producer.read(&mut bytes).is_err(), "held while a reply is pending");
     running.producer.write_all(&first_data).unwrap();
     assert_eq!(read_packet(&mut running.client), first_data);
+    clock.store(5, Ordering::Relaxed);
     new_producer.set_read_timeout(Some(TIMEOUT)).unwrap();
     assert_eq!(letter(&read_packet(&mut new_producer)), b'b');
     new_producer.write_all(&second_data).unwrap();

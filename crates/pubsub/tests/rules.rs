@@ -293,7 +293,7 @@ fn client_whose_lease_ends_is_removed_with_all_it_did() {
 }
 
 /// One application asks for a million scopes; a chain of scopes with two parents each has 2^n
-/// identifiers; a pattern for everybody.
+/// identifiers; more patterns than are allowed.
 #[test]
 fn limits_refuse_and_leave_the_graph_usable() {
     let limits = RendezvousLimits {

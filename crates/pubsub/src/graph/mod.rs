@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! vertices: [ root | scope | item | … ]      one slot each: label, parents, publishers, subscribers
-//! children: (parent slot, label) ─▶ slot     sorted, so that the children of a scope are a range
+//! children: (parent slot, label) ─▶ slot   sorted, so that children of a scope are a range
 //! clients:  label ─▶ number                  publishers and subscribers are numbers of clients
 //! ```
 //!

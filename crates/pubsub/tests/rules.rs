@@ -392,7 +392,7 @@ fn hundred_thousand_items_take_less_than_400_bytes_each() {
     });
     let bytes_each = allocated.bytes_current as f64 / f64::from(ITEMS);
     let estimated_each = rendezvous.memory_bytes() as f64 / f64::from(ITEMS);
-    println!("{bytes_each:.0} bytes an item, estimated {estimated_each:.0}");
+    eprintln!("{bytes_each:.0} bytes an item, estimated {estimated_each:.0}");
     assert!(bytes_each < 400.0, "{bytes_each} bytes an item");
     assert!((bytes_each - estimated_each).abs() < 60.0, "the estimate is {estimated_each}");
     assert_eq!(rendezvous.size().items, ITEMS as usize);

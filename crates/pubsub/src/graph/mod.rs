@@ -1,7 +1,7 @@
 //! The information graph: a directed acyclic graph of scopes and items.
 //!
 //! ```text
-//! vertices: [ root | scope | item | … ]      one slot each: label, parents, publishers, subscribers
+//! vertices: [ root | scope | item | … ]    one slot each: label, parents, members
 //! children: (parent slot, label) ─▶ slot   sorted, so that children of a scope are a range
 //! clients:  label ─▶ number                  publishers and subscribers are numbers of clients
 //! ```

@@ -11,8 +11,11 @@ use nw_wire::publication::{
 /// Accepted, or refused for the named fault.
 pub type Outcome = Result<(), &'static str>;
 
+/// A target's name and function.
+pub type Target = (&'static str, fn(&[u8]) -> Outcome);
+
 /// Every target.
-pub const ALL: [(&str, fn(&[u8]) -> Outcome); 6] = [
+pub const ALL: [Target; 6] = [
     ("pubsub_network", network),
     ("pubsub_application", application),
     ("pubsub_control", control),

@@ -126,20 +126,21 @@ fn parameters(element: &str, other: bool) -> Parameters {
         ("signature_verifier", true) => {
             vec![("on_invalid", word("port")), ("sample", Value::Float(0.5))]
         }
-        ("lipsin_forwarder", false) => {
-            let links = texts(&["f1 out=1 in=2", "f2 out=3 in=4", "f3 out=5"]);
-            vec![("links", links), ("internal", Value::Integer(0))]
-        }
-        ("lipsin_forwarder", true) => {
-            vec![
-                ("links", texts(&["f0 out=1 in=6", "f2 out=2"])),
-                ("fill_bits_max", Value::Integer(4)),
-            ]
-        }
+        ("lipsin_forwarder", other) => lipsin_parameters(other),
         ("counter", false) => vec![("depth", Value::Integer(2))],
         _ => vec![],
     };
     Parameters(given.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+fn lipsin_parameters(other: bool) -> Vec<(&'static str, Value)> {
+    let links: &[&str] = match other {
+        false => &["f1 out=1 in=2", "f2 out=3 in=4", "f3 out=5"],
+        true => &["f0 out=1 in=6", "f2 out=2"],
+    };
+    let links = links.iter().map(|text| Value::Text((*text).to_owned())).collect();
+    let bits = if other { 4 } else { 179 };
+    vec![("links", Value::List(links)), ("fill_bits_max", Value::Integer(bits))]
 }
 
 struct World<'a> {

@@ -83,7 +83,7 @@ impl Model {
         direct.map(|(.., client)| *client).chain(matching.map(|(client, ..)| *client)).collect()
     }
 
-    fn published_items(&self) -> BTreeMap<BTreeSet<Id>, (BTreeSet<Label>, BTreeSet<Label>)> {
+    fn published_items(&self) -> Memberships {
         let items = self.is_item.iter().filter(|(_, is_item)| **is_item).map(|(v, _)| *v);
         items
             .filter(|item| !self.publishers_of(*item).is_empty())
@@ -148,7 +148,7 @@ impl Model {
             };
         }
         let of_item = request.operation as u8 % 2 == 1;
-        let adds = request.operation as u8 / 2 % 2 == 0;
+        let adds = matches!(request.operation as u8 / 2, 0 | 2);
         if of_item && adds && request.prefix.is_empty() {
             return ReturnCode::WrongIds;
         }
@@ -233,46 +233,60 @@ impl Model {
 /// Memberships built from increments only.
 #[derive(Default)]
 struct Receiver {
-    items: BTreeMap<ItemKey, (BTreeSet<Id>, BTreeSet<Publisher>, BTreeSet<Label>, u32)>,
+    items: BTreeMap<ItemKey, ReceivedItem>,
 }
+
+#[derive(Default)]
+struct ReceivedItem {
+    ids: BTreeSet<Id>,
+    publishers: BTreeSet<Publisher>,
+    subscribers: BTreeSet<Label>,
+    version: u32,
+}
+
+/// Publishers and subscribers by the identifiers of the item.
+type Memberships = BTreeMap<BTreeSet<Id>, (BTreeSet<Label>, BTreeSet<Label>)>;
 
 impl Receiver {
     fn apply(&mut self, effects: &[Effect]) {
         for effect in effects {
             let Effect::Membership(change) = effect else { continue };
             let item = self.items.entry(change.item).or_default();
-            assert!(item.3 == 0 || item.3 + 1 == change.version, "no version is left out");
-            item.3 = change.version;
+            assert!(
+                item.version == 0 || item.version + 1 == change.version,
+                "no version is left out"
+            );
+            item.version = change.version;
             if !change.ids.is_empty() {
-                item.0 = change.ids.iter().cloned().collect();
+                item.ids = change.ids.iter().cloned().collect();
             }
             for publisher in &change.publishers_joined {
-                assert!(item.1.insert(*publisher), "{publisher:?} joins twice");
+                assert!(item.publishers.insert(*publisher), "{publisher:?} joins twice");
             }
             for label in &change.publishers_left {
-                let before = item.1.len();
-                item.1.retain(|publisher| publisher.client != *label);
-                assert_eq!(item.1.len() + 1, before, "{label} leaves once");
+                let before = item.publishers.len();
+                item.publishers.retain(|publisher| publisher.client != *label);
+                assert_eq!(item.publishers.len() + 1, before, "{label} leaves once");
             }
             for label in &change.subscribers_joined {
-                assert!(item.2.insert(*label), "{label} joins twice");
+                assert!(item.subscribers.insert(*label), "{label} joins twice");
             }
             for label in &change.subscribers_left {
-                assert!(item.2.remove(label), "{label} leaves once");
+                assert!(item.subscribers.remove(label), "{label} leaves once");
             }
-            assert_eq!(change.ended, item.1.is_empty());
+            assert_eq!(change.ended, item.publishers.is_empty());
             if change.ended {
                 self.items.remove(&change.item);
             }
         }
     }
 
-    fn published_items(&self) -> BTreeMap<BTreeSet<Id>, (BTreeSet<Label>, BTreeSet<Label>)> {
+    fn published_items(&self) -> Memberships {
         let clients =
             |publishers: &BTreeSet<Publisher>| publishers.iter().map(|p| p.client).collect();
         self.items
             .values()
-            .map(|(ids, publishers, subs, _)| (ids.clone(), (clients(publishers), subs.clone())))
+            .map(|item| (item.ids.clone(), (clients(&item.publishers), item.subscribers.clone())))
             .collect()
     }
 }

@@ -293,7 +293,7 @@ fn client_whose_lease_ends_is_removed_with_all_it_did() {
 }
 
 /// One application asks for a million scopes; a chain of scopes with two parents each has 2^n
-/// identifiers; a pattern for everybody.
+/// identifiers; more patterns than are allowed.
 #[test]
 fn limits_refuse_and_leave_the_graph_usable() {
     let limits = RendezvousLimits {
@@ -392,7 +392,7 @@ fn hundred_thousand_items_take_less_than_400_bytes_each() {
     });
     let bytes_each = allocated.bytes_current as f64 / f64::from(ITEMS);
     let estimated_each = rendezvous.memory_bytes() as f64 / f64::from(ITEMS);
-    println!("{bytes_each:.0} bytes an item, estimated {estimated_each:.0}");
+    eprintln!("{bytes_each:.0} bytes an item, estimated {estimated_each:.0}");
     assert!(bytes_each < 400.0, "{bytes_each} bytes an item");
     assert!((bytes_each - estimated_each).abs() < 60.0, "the estimate is {estimated_each}");
     assert_eq!(rendezvous.size().items, ITEMS as usize);

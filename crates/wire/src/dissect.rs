@@ -6,11 +6,13 @@
 //! walk continues after the faulty element. It never panics; depth, lines and the length of each
 //! value are bounded.
 
+mod publication;
 mod table;
 
 use crate::{Data, Error, Fault, Interest, LpPacket, Reader, Tlv};
 use core::fmt;
 use nw_name::{Component, ComponentType, NameRef};
+use std::collections::VecDeque;
 use table::{Row, Shape};
 
 /// Limits of the output.
@@ -85,7 +87,7 @@ pub fn dissect(bytes: &[u8], out: &mut impl fmt::Write, options: Options) -> fmt
 /// Returns the lines of [`dissect`].
 pub fn lines(bytes: &[u8], options: Options) -> Lines<'_> {
     let outermost = Frame::new(Reader::new(bytes, 0), table::PACKETS);
-    Lines { options, stack: vec![outermost], pending: None, shown: 0 }
+    Lines { options, stack: vec![outermost], pending: None, fields: VecDeque::new(), shown: 0 }
 }
 
 /// Iterator returned by [`lines`].
@@ -95,6 +97,8 @@ pub struct Lines<'a> {
     stack: Vec<Frame<'a>>,
     /// A fault to be shown next.
     pending: Option<Error>,
+    /// Fields of a packet that is not made of elements, to be shown next.
+    fields: VecDeque<Line<'a>>,
     shown: usize,
 }
 
@@ -138,6 +142,9 @@ impl<'a> Lines<'a> {
         if let Some(error) = self.pending.take() {
             return Some(self.fault(error));
         }
+        if let Some(line) = self.fields.pop_front() {
+            return Some(line);
+        }
         loop {
             let frame = self.stack.last_mut()?;
             match frame.reader.next() {
@@ -178,6 +185,10 @@ impl<'a> Lines<'a> {
             }
             Shape::Fragment if frame.fragmented => self.bytes(element.value),
             Shape::Fragment => self.enter(element, table::PACKETS),
+            Shape::Publication => {
+                self.fields = publication::fields(element, depth + 1, self.options.bytes_max);
+                Value::Elements
+            }
             Shape::Content => {
                 match table::content(frame.data_name, frame.content_type, element.value) {
                     Some(rows) => self.enter(element, rows),
@@ -327,6 +338,8 @@ impl fmt::Display for Line<'_> {
             if !matches!(self.value, Value::Elements | Value::Empty) {
                 f.write_str(": ")?;
             }
+        } else if !self.name.is_empty() {
+            write!(f, "{}: ", self.name)?;
         }
         self.value.fmt(f)
     }

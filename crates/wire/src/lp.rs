@@ -235,7 +235,7 @@ impl<'a> LpPacket<'a> {
         let mut packet = LpPacket { frag_count: 1, ..LpPacket::default() };
         match outer.typ {
             t::LP_PACKET => packet.fields(&outer)?,
-            t::INTEREST | t::DATA => packet.fragment = Some(bytes),
+            t::INTEREST | t::DATA | t::PUBLICATION => packet.fragment = Some(bytes),
             _ => return Err(Error::new(Fault::UnknownPacket, 0)),
         }
         Ok(packet)

@@ -2,7 +2,7 @@
 //! each one is decoded and encoded again to the same bytes.
 
 use nw_wire::publication::{
-    ApplicationMessage, ETHER_TYPE, Event, Id, Label, NETLINK_HEADER_LEN, NODE_SCOPE,
+    ApplicationMessage, ETHER_TYPE, Event, Id, Label, NETLINK_HEADER_LEN, NETLINK_PORT, NODE_SCOPE,
     NetlinkHeader, NetworkPacket, NetworkPacketBuilder, NodeNotice, Operation, RENDEZVOUS_SCOPE,
 };
 
@@ -52,7 +52,7 @@ fn events_are_encoded_to_the_recorded_bytes() {
     for line in recorded {
         let datagram = bytes(line);
         let (header, body) = NetlinkHeader::parse(&datagram).expect(line);
-        assert_eq!((header.len, header.pid), (4, 9999), "{line}");
+        assert_eq!((header.len, header.pid), (4, NETLINK_PORT), "{line}");
         let event = Event::parse(body).expect(line);
         let mut encoded = Vec::new();
         header.encode(&mut encoded);

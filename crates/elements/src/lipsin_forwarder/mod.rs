@@ -216,8 +216,6 @@ impl Element for LipsinForwarder {
     type Out = Out;
 
     const ACCEPTS_DEFERRED_NAMES: bool = true;
-    const CHOOSES_EGRESS: bool = true;
-    const DETECTS_LOOPS: bool = true;
 
     #[inline]
     fn process(

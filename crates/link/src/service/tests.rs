@@ -10,6 +10,7 @@ use nw_name::HashKey;
 use nw_name::tlv::{push_integer, push_tlv};
 use nw_packet_types::random::Random;
 use nw_wire::lp::{FRAG_COUNT_MAX, LpHeader};
+use nw_wire::publication::EnvelopeBuilder;
 use nw_wire::{Fault, NackReason, Token};
 use proptest::prelude::*;
 
@@ -190,6 +191,31 @@ fn link_fields_survive_sending_and_receiving() {
         0,
     );
     assert!(test.receive(&sent[0]).unwrap().2.no_cache);
+}
+
+/// Returns a publication with `payload_len` bytes of payload.
+fn publication(payload_len: usize) -> Vec<u8> {
+    let (payload, mut out) = (vec![7; payload_len], Vec::new());
+    let builder = EnvelopeBuilder { hop_limit: 9, payload: &payload, ..EnvelopeBuilder::default() };
+    builder.encode(&mut out).expect("it fits a packet");
+    out
+}
+
+#[test]
+fn publication_passes_bare_and_in_fragments() {
+    let mut test = TestLink::new(Some(1400), FaceFlags::default());
+    for (payload_len, packets) in [(100, 1), (3000, 3)] {
+        let sent = publication(payload_len);
+        let link_packets = test.send(&sent, Kind::Publication, LinkFields::default(), 0);
+        assert_eq!(link_packets.len(), packets);
+        let received = link_packets.iter().filter_map(|packet| test.receive(packet)).last();
+        let (bytes, kind, _) = received.expect("whole");
+        assert_eq!((bytes, kind), (sent, Kind::Publication));
+    }
+    let bare = publication(10);
+    assert_eq!(test.receive(&bare).map(|(_, kind, _)| kind), Some(Kind::Publication));
+    let nacked = lp(LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() }, &bare);
+    assert!(test.receive(&nacked).is_none(), "a Nack is an Interest");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The information graph: a directed acyclic graph of scopes and items.
 //!
 //! ```text
-//! vertices: [ root | scope | item | … ]      one slot each: label, parents, publishers, subscribers
-//! children: (parent slot, label) ─▶ slot     sorted, so that the children of a scope are a range
+//! vertices: [ root | scope | item | … ]    one slot each: label, parents, members
+//! children: (parent slot, label) ─▶ slot   sorted, so that children of a scope are a range
 //! clients:  label ─▶ number                  publishers and subscribers are numbers of clients
 //! ```
 //!

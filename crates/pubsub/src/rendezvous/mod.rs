@@ -278,7 +278,7 @@ impl Rendezvous {
         clients.iter().map(|client| self.label(*client)).collect()
     }
 
-    /// Removes a client with all that it published and subscribed to: it ended, or its node is gone.
+    /// Removes a client with all that it published and subscribed to: it ended, or its node did.
     pub fn remove_client(&mut self, label: Label) -> Vec<Effect> {
         self.leases.remove(label);
         self.replies.remove(label);

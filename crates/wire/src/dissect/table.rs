@@ -30,6 +30,8 @@ pub(super) enum Shape {
     Fragment,
     /// Content of a Data.
     Content,
+    /// A publication, whose fields are not elements.
+    Publication,
 }
 
 use Shape::{Bytes, Component, Empty, Flags, Inside, Name, Number, Text, Words};
@@ -45,6 +47,7 @@ pub(super) static PACKETS: &[Row] = &[
     row(t::INTEREST, "Interest", Shape::Packet(INTEREST)),
     row(t::DATA, "Data", Shape::Packet(DATA)),
     row(t::LP_PACKET, "LpPacket", Shape::Packet(LP_PACKET)),
+    row(t::PUBLICATION, "Publication", Shape::Publication),
     row(t::NAME, "Name", Name),
     row(101, "ControlResponse", Inside(CONTROL_RESPONSE)),
     row(CONTROL_PARAMETERS_TYPE, "ControlParameters", Inside(CONTROL_PARAMETERS)),

@@ -40,9 +40,6 @@ pub use topology::{MatchMessage, NodeNotice, ScopeChange};
 /// Ethernet type of Blackadder's frames.
 pub const ETHER_TYPE: u16 = 0x080a;
 
-/// UDP port, source and destination, of Blackadder's mode `ip`.
-pub const UDP_PORT: u16 = 55_555;
-
 /// Netlink port of a Blackadder node.
 pub const NETLINK_PORT: u32 = 9999;
 

@@ -14,6 +14,7 @@ pub mod keystore;
 pub mod object;
 pub mod packet;
 pub mod publish;
+pub mod queue_delay;
 pub mod rtt;
 pub mod snapshot;
 pub mod transport;

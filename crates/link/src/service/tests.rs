@@ -120,7 +120,9 @@ impl TestLink {
         let mut outbox = Outbox::default();
         let mut drops = DropRecorder { face: &mut self.face, total: &mut self.all };
         let queue = QueueState { bytes: queue_bytes as u64, bytes_max: 1 << 20 };
-        self.link.send(self.now, packet, queue, &mut self.pool, &mut outbox, &mut drops);
+        let refused =
+            self.link.send(self.now, packet, queue, &mut self.pool, &mut outbox, &mut drops);
+        refused.into_iter().for_each(|packet| self.pool.release(packet));
         let out =
             outbox.items().iter().map(|item| outbox.parts(item, &self.pool).concat()).collect();
         outbox.clear(&mut self.pool);

@@ -16,6 +16,12 @@ use std::path::PathBuf;
 pub enum BenchCommand {
     /// Generate and answer traffic through one router, or in memory, and print the results
     Run(Run),
+    /// Start downloads at a rate, and measure how they share a link
+    ///
+    /// Repeats the experiment of "Bulk of Interest": start and stop of each file, pending
+    /// Interests, retransmissions, link load and goodput over time. Needs a producer: `nw bench
+    /// answer --payload 8000` at this or another router.
+    Bulk(Bulk),
     /// Send Interests by a rule and measure the answers
     ///
     /// Needs a producer: `nw bench answer` at this or another router, or at the other end of a
@@ -57,6 +63,60 @@ pub enum Over {
     Router,
     /// A forwarding plane in this process, without sockets
     Memory,
+}
+
+#[derive(Debug, Args)]
+pub struct Bulk {
+    #[command(flatten)]
+    pub router: RouterArgs,
+    /// Files started per second
+    #[arg(long, default_value_t = 10.0, value_name = "N")]
+    pub files_per_s: f64,
+    /// Seconds in which files are started
+    #[arg(long, default_value_t = 10.0, value_name = "S")]
+    pub seconds: f64,
+    /// Size of a file, bytes; the default is 10 Mbit
+    #[arg(long, default_value_t = 1_250_000, value_name = "BYTES")]
+    pub size: u64,
+    /// Content of a segment, bytes
+    #[arg(
+        long,
+        default_value_t = 8000,
+        value_name = "BYTES",
+        value_parser = clap::value_parser!(u64).range(1..=8000)
+    )]
+    pub payload: u64,
+    /// Prefix of the names, as at `nw bench answer`
+    #[arg(long, default_value = "/bench", value_name = "NAME")]
+    pub prefix: Name,
+    /// InterestLifetime, milliseconds
+    #[arg(
+        long,
+        default_value_t = 4000,
+        value_name = "MS",
+        value_parser = clap::value_parser!(u64).range(100..=60_000)
+    )]
+    pub lifetime: u64,
+    /// Maximum number of outstanding Interests of a file
+    #[arg(
+        long,
+        default_value_t = 256,
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(2..=65_536)
+    )]
+    pub window: u64,
+    /// Rate of the link that limits the downloads, Mbit/s: results are compared with it
+    #[arg(long, value_name = "MBIT")]
+    pub link_rate: Option<f64>,
+    /// Round-trip time of that link without queues, milliseconds
+    #[arg(long, default_value_t = 0.0, value_name = "MS", requires = "link_rate")]
+    pub link_rtt: f64,
+    /// Write tables (files.csv, samples.csv), bulk.json and charts (bulk.html) into this folder
+    #[arg(long, short, value_name = "FOLDER")]
+    pub output: Option<PathBuf>,
+    /// Print the whole result as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -11,9 +11,9 @@
 //! A packet between an application and its node arrives in the same moment; everything else takes
 //! time. The result depends on nothing but the scenario and its seed.
 
-use crate::applications::{Application, Bulk, Consumer, OutgoingPackets, Producer};
+use crate::applications::{AppCounters, Application, Bulk, Consumer, OutgoingPackets, Producer};
 use crate::events::{EventKind, EventQueue};
-use crate::link::Direction;
+use crate::link::{Direction, LinkCounters};
 use crate::node::RouteError;
 use crate::node_runtime::{NodeRuntime, PortPeer, Shared, decode_arrival, face_id};
 use crate::packet_arena::{PacketArena, PacketBuf};
@@ -652,6 +652,17 @@ impl Simulation {
         }
         self.samples.push(sample);
         self.events.schedule(now_ns + self.sample_ns, EventKind::Sample);
+    }
+
+    /// Returns the counters of the consumers so far, in the order of the scenario.
+    pub fn consumer_counters(&self) -> impl Iterator<Item = &AppCounters> {
+        self.apps[self.producers..].iter().map(|app| app.application.counters())
+    }
+
+    /// Returns the counters of a link direction so far: 2n leads from the first end of link n, 2n +
+    /// 1 to it. `None` if there is no such link.
+    pub fn link_counters(&self, direction: usize) -> Option<&LinkCounters> {
+        self.directions.get(direction).map(Direction::counters)
     }
 
     /// Returns the packets transmitted so far by links and applications; each hop counts.

@@ -24,6 +24,8 @@ const QUEUED_MAX: f64 = 1.0;
 const QUEUED_TARGET: f64 = 0.75;
 /// Factor by which a round with too long a delay shrinks the window at least.
 const SHRINK: f64 = 0.9;
+/// Least growth per reply while a window that delay had limited finds the queues short.
+const GROW: f64 = 0.02;
 /// Growth per reply while a window that delay had limited finds the queues empty.
 const REFILL: f64 = 0.25;
 
@@ -106,7 +108,8 @@ impl CubicWindow {
             }
             // Equal growth and proportional shrinking make the shares of a link equal.
             DelayState::Grow => {
-                self.packets = (self.packets + 1.0 / self.packets).min(self.packets_max);
+                let growth = (1.0 / self.packets).max(GROW);
+                self.packets = (self.packets + growth).min(self.packets_max);
                 return;
             }
             DelayState::Free => {}

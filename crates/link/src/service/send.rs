@@ -101,7 +101,8 @@ impl LinkService {
         if self.settings.flags.contains(FaceFlags::CONGESTION_MARKING) {
             let (threshold, interval) =
                 (self.settings.marking_threshold, self.settings.marking_interval);
-            if self.marking.is_due(now, queue, threshold, interval) {
+            let sent_bytes = drops.face.out_bytes;
+            if self.marking.is_due(now, queue, sent_bytes, (threshold, interval)) {
                 header.congestion_mark = header.congestion_mark.max(1);
                 drops.face.out_marks += 1;
             }

@@ -8,6 +8,9 @@
 //! A downstream face gets an equal share of the link's bytes, and within it each flow: the names
 //! that differ in their last component only, such as the segments of one object. A face or flow
 //! that asks for more than its share only makes its own queue longer.
+//!
+//! The first Interest of a new flow goes ahead of the others of its face, in every second turn at
+//! most: it measures the path for its consumer, and so do replies to single requests.
 
 use super::{QUEUE_BYTES_MAX, QUEUE_MAX, WaitingInterest};
 use nw_element_api::FaceId;
@@ -30,8 +33,62 @@ struct Downstream {
     face: FaceId,
     deficit: f64,
     flows: VecDeque<Flow>,
+    /// Flows that were not served yet.
+    new_flows: VecDeque<Flow>,
+    /// The last turn was a new flow's.
+    was_new: bool,
     /// Interests in all its flows.
     len: usize,
+}
+
+impl Downstream {
+    fn new(face: FaceId) -> Self {
+        let (flows, new_flows) = (VecDeque::new(), VecDeque::new());
+        Downstream { face, deficit: 0.0, flows, new_flows, was_new: false, len: 0 }
+    }
+
+    fn all_flows(&mut self) -> impl Iterator<Item = &mut Flow> {
+        self.flows.iter_mut().chain(&mut self.new_flows)
+    }
+
+    /// Returns the cost of the next Interest in turn, after moving the turn on to it.
+    fn next_cost(&mut self) -> Option<f64> {
+        if self.flows.is_empty() || !self.was_new && !self.new_flows.is_empty() {
+            if let Some(flow) = self.new_flows.front() {
+                return Some(flow.cost);
+            }
+        }
+        // Each round adds a quantum, so a flow is served after a bounded number of rounds.
+        loop {
+            let flow = self.flows.front_mut()?;
+            if flow.deficit >= flow.cost {
+                return Some(flow.cost);
+            }
+            flow.deficit += QUANTUM;
+            self.flows.rotate_left(1);
+        }
+    }
+
+    /// Removes the Interest that [`next_cost`](Self::next_cost) found.
+    fn pop(&mut self) -> Option<WaitingInterest> {
+        self.len -= 1;
+        self.was_new = !self.new_flows.is_empty() && (self.flows.is_empty() || !self.was_new);
+        if self.was_new {
+            let mut flow = self.new_flows.pop_front()?;
+            let interest = flow.interests.pop_front();
+            if !flow.interests.is_empty() {
+                self.flows.push_back(flow);
+            }
+            return interest;
+        }
+        let flow = self.flows.front_mut()?;
+        flow.deficit -= flow.cost;
+        let interest = flow.interests.pop_front();
+        if flow.interests.is_empty() {
+            self.flows.pop_front();
+        }
+        interest
+    }
 }
 
 /// Queues of waiting Interests.
@@ -85,12 +142,14 @@ impl FlowQueues {
         let Some(own) = self.faces.iter().find(|queue| queue.face == face) else {
             return cost * (self.faces.len() + 1) as f64;
         };
-        let own_flow = own.flows.iter().find(|queue| queue.hash == flow);
+        let mut own_flows = own.flows.iter().chain(&own.new_flows);
+        let own_flow = own_flows.find(|queue| queue.hash == flow);
         let position = own_flow.map_or(0, |queue| queue.interests.len()) + 1;
         // Interests of this face that are served before it: no flow is served more often than its
         // own.
+        let all_flows = own.flows.iter().chain(&own.new_flows);
         let of_face: usize =
-            own.flows.iter().map(|queue| queue.interests.len().min(position)).sum::<usize>() + 1;
+            all_flows.map(|queue| queue.interests.len().min(position)).sum::<usize>() + 1;
         let of_others: usize = self
             .faces
             .iter()
@@ -100,9 +159,15 @@ impl FlowQueues {
         cost * (of_face + of_others) as f64
     }
 
-    /// Adds an Interest. A retransmission replaces the one that waits. Returns false if there is no
-    /// space.
-    pub(super) fn push(&mut self, face: FaceId, interest: WaitingInterest, cost: f64) -> bool {
+    /// Adds an Interest; `is_new`: of a flow that was not known. A retransmission replaces the one
+    /// that waits. Returns false if there is no space.
+    pub(super) fn push(
+        &mut self,
+        face: FaceId,
+        interest: WaitingInterest,
+        cost: f64,
+        is_new: bool,
+    ) -> bool {
         let is_known = self.names.contains(&interest.name_hash);
         if is_known && self.replace(&interest) {
             return true;
@@ -116,34 +181,26 @@ impl FlowQueues {
         let downstream = match self.faces.iter_mut().position(|queue| queue.face == face) {
             Some(index) => &mut self.faces[index],
             None => {
-                self.faces.push_back(Downstream {
-                    face,
-                    deficit: 0.0,
-                    flows: VecDeque::new(),
-                    len: 0,
-                });
+                self.faces.push_back(Downstream::new(face));
                 self.faces.back_mut().expect("just added")
             }
         };
         downstream.len += 1;
-        match downstream.flows.iter_mut().find(|flow| flow.hash == interest.flow) {
-            Some(flow) => {
-                flow.cost = cost;
-                flow.interests.push_back(interest);
-            }
-            None => downstream.flows.push_back(Flow {
-                hash: interest.flow,
-                cost,
-                deficit: 0.0,
-                interests: VecDeque::from([interest]),
-            }),
+        if let Some(flow) = downstream.all_flows().find(|flow| flow.hash == interest.flow) {
+            flow.cost = cost;
+            flow.interests.push_back(interest);
+            return true;
         }
+        let hash = interest.flow;
+        let flow = Flow { hash, cost, deficit: 0.0, interests: VecDeque::from([interest]) };
+        let flows = if is_new { &mut downstream.new_flows } else { &mut downstream.flows };
+        flows.push_back(flow);
         true
     }
 
     /// Gives the waiting Interest of the same name the nonce and link fields of a newer one.
     fn replace(&mut self, newer: &WaitingInterest) -> bool {
-        let flows = self.faces.iter_mut().flat_map(|face| face.flows.iter_mut());
+        let flows = self.faces.iter_mut().flat_map(Downstream::all_flows);
         let same = flows
             .filter(|flow| flow.hash == newer.flow)
             .flat_map(|flow| flow.interests.iter_mut())
@@ -158,29 +215,18 @@ impl FlowQueues {
 
     /// Removes the next Interest in turn.
     pub(super) fn pop(&mut self) -> Option<WaitingInterest> {
-        // Each round adds a quantum, so a queue is served after a bounded number of rounds.
         loop {
             let face = self.faces.front_mut()?;
-            let flow = face.flows.front_mut()?;
-            if face.deficit < flow.cost {
+            let cost = face.next_cost()?;
+            if face.deficit < cost {
                 face.deficit += QUANTUM;
                 self.faces.rotate_left(1);
                 continue;
             }
-            if flow.deficit < flow.cost {
-                flow.deficit += QUANTUM;
-                face.flows.rotate_left(1);
-                continue;
-            }
-            face.deficit -= flow.cost;
-            flow.deficit -= flow.cost;
-            let interest = flow.interests.pop_front()?;
-            face.len -= 1;
-            if flow.interests.is_empty() {
-                face.flows.pop_front();
-                if face.flows.is_empty() {
-                    self.faces.pop_front();
-                }
+            face.deficit -= cost;
+            let interest = face.pop()?;
+            if face.len == 0 {
+                self.faces.pop_front();
             }
             self.len -= 1;
             self.bytes -= interest.bytes.len();

@@ -52,6 +52,11 @@ impl FlowTable {
         cost.clamp(COST_MIN, nw_wire::PACKET_LEN_MAX as f64)
     }
 
+    /// Returns whether no Interest of this flow was sent yet.
+    pub(super) fn is_new(&self, flow: u64) -> bool {
+        !self.flows.contains_key(&flow)
+    }
+
     /// Records an Interest that did not wait.
     pub(super) fn on_sent(&mut self, now: Timestamp, flow: u64) {
         let state = self.state(now, flow);

@@ -126,7 +126,8 @@ impl InterestShaper {
             queued_at: now,
             expires_at: now + lifetime,
         };
-        if self.queues.push(meta.ingress, interest, cost) {
+        let is_new = self.flows.is_new(flow);
+        if self.queues.push(meta.ingress, interest, cost, is_new) {
             self.counters.queued += 1;
             Admission::Queued
         } else {

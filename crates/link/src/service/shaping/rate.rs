@@ -26,6 +26,8 @@ const GROWTH_MAX: f64 = 0.10;
 /// a row: what makes a far queue long enough to be marked. Then Interests wait here, where flows are
 /// told apart, and not their Data there.
 const DRAIN_BYTES: f64 = 49_152.0;
+/// The same, as time on a fast link, seconds.
+const DRAIN_TIME: f64 = 0.004;
 /// The same, at most, as a part of an interval.
 const DRAIN_MAX: f64 = 0.2;
 /// Largest decrease of the rate in one interval.
@@ -229,8 +231,9 @@ impl RateControl {
             let received = self.received as f64 / elapsed;
             self.carried = received.max(self.bytes_per_s * (1.0 - DROP_MAX)).min(self.carried);
             self.bytes_per_s = self.carried;
+            let drain = DRAIN_BYTES.max(self.carried * DRAIN_TIME);
             let drain_max = self.carried * INTERVAL.as_secs_f64() * DRAIN_MAX;
-            self.credit -= (DRAIN_BYTES * f64::from(self.streak)).min(drain_max);
+            self.credit -= (drain * f64::from(self.streak)).min(drain_max);
         } else if self.had_backlog {
             self.streak = self.streak.min(0) - 1;
             let extra = (-self.streak - GROWTH_INTERVALS).max(0);

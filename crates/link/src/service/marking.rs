@@ -56,7 +56,7 @@ pub struct QueueState {
 }
 
 /// Time in which a link sends a queue that is not long.
-const TARGET: Duration = Duration::from_millis(5);
+const TARGET: Duration = Duration::from_millis(2);
 
 /// Marking state of one face.
 #[derive(Clone, Debug, Default)]

@@ -36,8 +36,8 @@ const DROP_MAX: f64 = 0.5;
 const RATE_MIN: f64 = 20_000.0;
 /// Largest rate, bytes per second.
 const RATE_MAX: f64 = 1e12;
-/// Credit that may be saved, as time: what one iteration of an event loop may take.
-const BURST: f64 = 0.002;
+/// Credit that may be saved, as time: an event loop on a busy machine may wake up so late.
+const BURST: f64 = 0.010;
 
 /// Windows from which the first rate is learned.
 const LEARNING_WINDOWS: u32 = 4;

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod attack;
 pub mod bulk;
 pub mod client_link;
 pub mod generator;

@@ -22,6 +22,12 @@ pub enum BenchCommand {
     /// Interests, retransmissions, link load and goodput over time. Needs a producer: `nw bench
     /// answer --payload 8000` at this or another router.
     Bulk(Bulk),
+    /// Attack a router, and measure what bystanders keep
+    ///
+    /// Each scenario fills the router's state in another way: see `--scenario`. A consumer and a
+    /// producer that have nothing to do with it are measured before, during and after the attack.
+    /// Only for routers that are yours.
+    Attack(Attack),
     /// Send Interests by a rule and measure the answers
     ///
     /// Needs a producer: `nw bench answer` at this or another router, or at the other end of a
@@ -117,6 +123,57 @@ pub struct Bulk {
     /// Print the whole result as one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Attack {
+    #[command(flatten)]
+    pub router: RouterArgs,
+    /// Attack to run
+    #[arg(long, value_enum, default_value_t = AttackScenario::All)]
+    pub scenario: AttackScenario,
+    /// Where the attackers connect, such as udp4://127.0.0.1:6363; default: --socket
+    #[arg(long, value_name = "URI")]
+    pub attack: Option<FaceUri>,
+    /// Number of attackers
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    pub attackers: usize,
+    /// Interests per second of each attacker
+    #[arg(long, default_value_t = 2000.0, value_name = "N")]
+    pub rate: f64,
+    /// Duration of each attack, and of the measurements before and after it, seconds
+    #[arg(long, default_value = "3", value_name = "S", value_parser = seconds)]
+    pub seconds: Duration,
+    /// Exchanges per second of the bystanders
+    #[arg(long, default_value_t = 500.0, value_name = "N")]
+    pub bystander_rate: f64,
+    /// Process of the router, to report its memory
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Print one JSON object per attack
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Attacks of `nw bench attack`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AttackScenario {
+    /// All of them, one after the other
+    All,
+    /// Interests with a lifetime of an hour, from few faces
+    FewFaces,
+    /// Interests with a short lifetime, from many faces
+    ManyFaces,
+    /// Interests under a prefix that never answers
+    Unanswered,
+    /// Answers that arrive just before the Interests expire
+    SlowProducer,
+    /// Consumers and a producer that exchange new Data as fast as they can
+    Collusion,
+    /// Registrations of the bystanders' prefix
+    Hijack,
+    /// Datagrams from addresses that are used once
+    SpoofedUdp,
 }
 
 #[derive(Debug, Args)]

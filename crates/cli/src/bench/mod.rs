@@ -1,6 +1,7 @@
 //! `nw bench`: generates traffic through a router or in memory, and prints the results.
 
 mod args;
+mod attack;
 mod bulk;
 
 pub use args::BenchCommand;
@@ -42,6 +43,7 @@ pub fn bench(action: &BenchCommand) -> Result<ExitCode> {
     match action {
         BenchCommand::Run(args) => run(args),
         BenchCommand::Bulk(args) => bulk::bulk(args),
+        BenchCommand::Attack(args) => attack::attack(args),
         BenchCommand::Generate(args) => generate(args),
         BenchCommand::Answer(args) => answer(args),
     }

@@ -17,8 +17,11 @@ const COST_FIRST: f64 = 4000.0;
 const COST_MIN: f64 = 100.0;
 /// Interests of a flow before its own cost is used.
 const SENT_MIN: u32 = 64;
+/// Age of a flow before its own cost is used: longer than Interests live by default, as those that
+/// are still outstanding say nothing.
+const AGE_MIN: Duration = Duration::from_secs(5);
 /// Interests after which the sums are halved.
-const SENT_MAX: u32 = 512;
+const SENT_MAX: u32 = 16_384;
 /// A flow whose waiting time exceeds the target for this long is marked.
 const MARK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -26,6 +29,7 @@ const MARK_INTERVAL: Duration = Duration::from_millis(100);
 struct FlowState {
     sent: u32,
     bytes: f64,
+    first_sent: Option<Timestamp>,
     used_at: Timestamp,
     /// Since when Interests waited longer than the target.
     late_since: Option<Timestamp>,
@@ -43,10 +47,12 @@ pub(super) struct FlowTable {
 
 impl FlowTable {
     /// Returns the bytes of Data that an Interest of this flow is expected to bring.
-    pub(super) fn interest_cost(&self, flow: u64) -> f64 {
+    pub(super) fn interest_cost(&self, now: Timestamp, flow: u64) -> f64 {
         let of_link = self.data_len.unwrap_or(COST_FIRST);
         let cost = match self.flows.get(&flow) {
-            Some(state) if state.sent >= SENT_MIN => state.bytes / f64::from(state.sent),
+            Some(state) if state.sent >= SENT_MIN && state.age(now) >= AGE_MIN => {
+                state.bytes / f64::from(state.sent)
+            }
             _ => of_link,
         };
         cost.clamp(COST_MIN, nw_wire::PACKET_LEN_MAX as f64)
@@ -62,7 +68,7 @@ impl FlowTable {
         let state = self.state(now, flow);
         state.late_since = None;
         state.marks = 0;
-        state.count_sent();
+        state.count_sent(now);
     }
 
     /// Records an Interest that waited for `sojourn`.
@@ -74,7 +80,7 @@ impl FlowTable {
         target: Duration,
     ) {
         let state = self.state(now, flow);
-        state.count_sent();
+        state.count_sent(now);
         if sojourn < target {
             (state.late_since, state.marks) = (None, 0);
             return;
@@ -121,7 +127,12 @@ impl FlowTable {
 }
 
 impl FlowState {
-    const fn count_sent(&mut self) {
+    fn age(&self, now: Timestamp) -> Duration {
+        self.first_sent.map_or(Duration::ZERO, |first| now.since(first))
+    }
+
+    fn count_sent(&mut self, now: Timestamp) {
+        self.first_sent.get_or_insert(now);
         self.sent += 1;
         if self.sent >= SENT_MAX {
             self.sent /= 2;

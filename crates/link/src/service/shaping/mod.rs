@@ -104,7 +104,7 @@ impl InterestShaper {
         let Some((flow, name_hash)) = self.queues.hashes(meta.name.in_bytes(bytes)) else {
             return Admission::Send;
         };
-        let cost = self.flows.interest_cost(flow);
+        let cost = self.flows.interest_cost(now, flow);
         self.rate.refill(now);
         if self.queues.is_empty() && self.rate.spend(cost) {
             self.flows.on_sent(now, flow);
@@ -148,7 +148,7 @@ impl InterestShaper {
                 self.counters.expired += 1;
                 continue;
             }
-            self.rate.spend(self.flows.interest_cost(interest.flow));
+            self.rate.spend(self.flows.interest_cost(now, interest.flow));
             let sojourn = now.since(interest.queued_at);
             self.flows.on_released(now, interest.flow, sojourn, SOJOURN_TARGET);
             return Some(interest);

@@ -156,9 +156,11 @@ fn flow_without_answers_costs_little() {
         table.on_sent(now, 2);
         table.on_data(2, 8000);
     });
-    assert!(table.interest_cost(1) <= 100.0, "{}", table.interest_cost(1));
-    assert!(table.interest_cost(2) > 7900.0, "{}", table.interest_cost(2));
-    assert!(table.interest_cost(3) > 7900.0, "a new flow costs what others do");
+    let cost = |flow, ms| table.interest_cost(Timestamp::from_millis(ms), flow);
+    assert!(cost(1, 100) > 7900.0, "its Interests may be outstanding still");
+    assert!(cost(1, 6000) <= 100.0, "{}", cost(1, 6000));
+    assert!(cost(2, 6000) > 7900.0, "{}", cost(2, 6000));
+    assert!(cost(3, 6000) > 7900.0, "a new flow costs what others do");
 }
 
 #[test]

@@ -52,6 +52,7 @@ const WITHIN: &[(&str, &str)] = &[
     ("nw-bench", "nw-app"),
     ("nw-bench", "nw-testbed"),
     ("nw-bench", "nw-sim"),
+    ("nw-bench", "nw-experiments"),
 ];
 
 /// Crates without clock, socket, thread or async: what they may not depend on.

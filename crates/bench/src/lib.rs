@@ -12,6 +12,7 @@ pub mod endpoints;
 pub mod forward;
 pub mod idle;
 mod netns;
+pub mod overload;
 pub mod process;
 pub mod relay;
 pub mod report;

@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
 use nw_bench::{
-    balancer, cluster, control, endpoints, forward, idle, relay, report, services, shards, sim,
-    table_rows, transfer, udp_baseline, verify, veth,
+    balancer, cluster, control, endpoints, forward, idle, overload, relay, report, services,
+    shards, sim, table_rows, transfer, udp_baseline, verify, veth,
 };
 use nw_name::Name;
 use nw_traffic::machine::Machine;
@@ -165,6 +165,17 @@ const ROWS: &[&str] = &[
     "cluster/multicast",
     "cluster/failover",
     "balancer/xdp",
+    "overload/bulk/2",
+    "overload/bulk/10",
+    "overload/bulk/100",
+    "overload/others",
+    "overload/attack/few-faces",
+    "overload/attack/many-faces",
+    "overload/attack/unanswered",
+    "overload/attack/slow-producer",
+    "overload/attack/collusion",
+    "overload/attack/hijack",
+    "overload/attack/spoofed-udp",
 ];
 
 fn main() -> Result<ExitCode> {
@@ -249,6 +260,7 @@ fn run(
             Some("idle") => idle::run()?,
             Some("cluster") => cluster::run(row)?,
             Some("sim") => sim::run(row)?,
+            Some("overload") => overload::run(row)?,
             Some("verify") => verify::run(row),
             Some("control") => control::run(row)?,
             Some("balancer") => balancer::run(row)?,

@@ -79,7 +79,9 @@ impl Bystander {
             let now = self.consumer.now();
             let due = ((now.since(start).as_secs_f64() * self.rate) as u64 + 1)
                 .min((duration.as_secs_f64() * self.rate) as u64);
-            while sent < due && now < end {
+            // What is due is sent late rather than never: this program may have to wait for a
+            // processor.
+            while sent < due {
                 self.sequence += 1;
                 sent += 1;
                 waiting.insert(self.sequence, now);

@@ -54,11 +54,11 @@ class Bulk(unittest.TestCase):
 
     def test_without_producer_fails_with_advice(self):
         completed = nw(
-            "bench", "bulk", "--socket", self.router.uri, "--prefix", "/nobody",
+            "bench", "bulk", "--socket", self.router.uri, "--prefix", "/missing",
             "--files-per-s", 1, "--seconds", 1, "--size", 8000,
         )  # fmt: skip
         self.assertEqual(completed.returncode, 1)
-        self.assertIn("nw bench answer --prefix /nobody", completed.stderr)
+        self.assertIn("nw bench answer --prefix /missing", completed.stderr)
 
     def test_impossible_rates_are_refused_with_advice(self):
         for arguments, advice in (

@@ -81,13 +81,16 @@ fn bulk(row: &str, files_per_s: f64) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// A value of a run, with its unit.
+type Value = (&'static str, fn(&BulkResult) -> f64);
+
 fn chain_rows(row: &str, unit: &str, own: &BulkResult, other: Option<&BulkResult>) -> Vec<Row> {
-    let values: [(&str, fn(&BulkResult) -> f64); 3] = [
+    let values: [Value; 3] = [
         ("goodput_share", |run| run.summary.goodput_share.unwrap_or(f64::NAN)),
         ("retransmitted_share", |run| run.summary.retransmitted_share),
         ("jain", |run| run.summary.jain),
     ];
-    let make = |(name, value): (&str, fn(&BulkResult) -> f64)| {
+    let make = |(name, value): Value| {
         let made = Row::new(row, format!("{name} ({unit})"), &[value(own)]);
         let made = match name {
             "retransmitted_share" => made.at_most(0.001),

@@ -31,7 +31,5 @@ pub use error::LinkError;
 pub use flags::{FaceFlags, Persistency};
 pub use mac::Mac;
 pub use outbox::Outbox;
-pub use service::{
-    LinkService, LinkSettings, QueueState, ReassemblyBudget, ReceiveWindow, ShapingCounters, Source,
-};
+pub use service::{LinkService, LinkSettings, QueueState, ReassemblyBudget, ReceiveWindow, Source};
 pub use uri::FaceUri;

@@ -177,12 +177,10 @@ impl Host {
             self.record_iteration(iteration_end.since(woke_at), cpu_before);
             cpu_before = self.has_backlog.then(cpu_time);
             self.send_xdp_updates();
-            let timeout = self.timeout(iteration_end);
-            let timeout = if self.must_not_sleep() {
-                Some(Timespec { tv_sec: 0, tv_nsec: 0 })
-            } else {
-                timeout
-            };
+            let mut timeout = self.timeout(iteration_end);
+            if self.must_not_sleep() {
+                timeout = Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+            }
             events.clear();
             match epoll::wait(
                 &self.epoll,

@@ -27,8 +27,8 @@ const RATE_MIN: f64 = 0.1;
 const RATE_MAX: f64 = 100_000.0;
 /// Longest delay of the link, milliseconds.
 const DELAY_MAX_MS: f64 = 10_000.0;
-/// Burst of the token bucket, bytes: four full segments.
-const BURST_BYTES: u64 = 32 << 10;
+/// Depth of the token bucket, bytes: four full segments.
+const BUCKET_BYTES: u64 = 32 << 10;
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Transport of the link between the routers.
@@ -239,7 +239,7 @@ impl Chain {
 /// Limits what a node sends, and delays it.
 fn shape(node: &Node, plan: &ChainPlan) -> Result<(), LabError> {
     let rate_kbit = (plan.rate_mbit * 1000.0).round();
-    let burst = BURST_BYTES.max((plan.rate_mbit * 1e6 / 8.0 * 0.001) as u64);
+    let burst = BUCKET_BYTES.max((plan.rate_mbit * 1e6 / 8.0 * 0.001) as u64);
     let root = format!(
         "qdisc replace dev {IFACE} root handle 1: tbf rate {rate_kbit}kbit burst {burst} limit {}\n",
         plan.queue_bytes

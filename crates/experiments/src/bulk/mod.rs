@@ -1,6 +1,6 @@
 //! "Bulk of Interest" (SIGCOMM 2012): parallel downloads over one link, with 2, 10 and 100 files a
-//! second. In the simulator, also at 10 Gbit/s and over 20 hops; and with real routers in a chain of
-//! network namespaces, this project's and others, one after the other.
+//! second. In the simulator, also at 10 Gbit/s and over 20 hops; and with real routers in a chain
+//! of network namespaces, this project's and others, one after the other.
 
 mod report;
 mod simulated;
@@ -67,8 +67,8 @@ pub fn paper_plan(files_per_s: f64) -> BulkPlan {
     }
 }
 
-/// Runs one load through a chain of real routers, which is built and removed. `name` is the router's
-/// in the report.
+/// Runs one load through a chain of real routers, which is built and removed. `name` is the
+/// router's in the report.
 ///
 /// # Errors
 /// Returns an error that says what this machine lacks, or [`Failure::Interrupted`]. Nothing is left

@@ -1,5 +1,5 @@
-//! The experiment in the simulator: the router's own plane, link service and the window of `nw cat`,
-//! in virtual time. The same numbers on every machine.
+//! The experiment in the simulator: the router's own plane, link service and the window of
+//! `nw cat`, in virtual time. The same numbers on every machine.
 
 use super::{PAYLOAD, paper_plan};
 use nw_sim::applications::AppCounters;

@@ -4,8 +4,8 @@
 //! interval / sqrt(n + 1)", where n is the number of marks since the queue was last below the
 //! threshold.
 //!
-//! A threshold in bytes is a time on a slow link and nothing on a fast one. So a queue that the link
-//! sends within [`TARGET`] at its present rate is not long, whatever it holds.
+//! A threshold in bytes is a time on a slow link and nothing on a fast one. So a queue that the
+//! link sends within [`TARGET`] at its present rate is not long, whatever it holds.
 //!
 //! A queue that fills within one interval would overflow before its first mark. So the interval is
 //! a quarter while the queue is above a quarter of its bound, and a sixteenth above half of it; a

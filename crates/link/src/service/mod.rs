@@ -28,7 +28,6 @@ pub use peer_window::ReceiveWindow;
 pub use reassembly::{Reassembler, ReassemblyBudget};
 pub use reliability::{Reliability, ReliabilityAction};
 pub use settings::LinkSettings;
-pub use shaping::ShapingCounters;
 
 use crate::counters::DropRecorder;
 use crate::flags::FaceFlags;

@@ -1,7 +1,7 @@
 //! The link service and its shaper: when a face gets one, and what it does to packets.
 
 use super::marking::QueueState;
-use super::shaping::{Admission, InterestShaper, ShapingCounters};
+use super::shaping::{Admission, InterestShaper};
 use super::{LinkService, Source};
 use crate::counters::DropRecorder;
 use crate::outbox::Outbox;
@@ -21,13 +21,8 @@ impl LinkService {
     }
 
     /// Returns the number of Interests that wait for the link.
-    pub fn waiting_interests(&self) -> usize {
+    fn waiting_interests(&self) -> usize {
         self.shaper.as_ref().map_or(0, |shaper| shaper.len())
-    }
-
-    /// Returns the shaper's counters since it was created; zero without one.
-    pub fn shaping_counters(&self) -> ShapingCounters {
-        self.shaper.as_ref().map_or_else(ShapingCounters::default, |shaper| shaper.counters())
     }
 
     /// Sends or queues an Interest. Returns it as a Nack(Congestion) from this face's peer if it
@@ -78,9 +73,9 @@ impl LinkService {
     ) {
         for _ in 0..InterestShaper::release_max() {
             let Some(shaper) = &mut self.shaper else { return };
-            let before = shaper.counters().expired;
+            let before = shaper.expired();
             let released = shaper.release(now);
-            let expired = shaper.counters().expired - before;
+            let expired = shaper.expired() - before;
             if expired > 0 {
                 drops.record(DropCause::InterestExpired, expired);
             }

@@ -33,8 +33,8 @@ pub enum Scenario {
     Unanswered,
     /// State decorrelation: an accomplice answers just before the Interests expire.
     SlowProducer,
-    /// State decorrelation: consumers and an accomplice exchange new Data as fast as they can, which
-    /// fills caches and links.
+    /// State decorrelation: consumers and an accomplice exchange new Data as fast as they can,
+    /// which fills caches and links.
     Collusion,
     /// Path infiltration: attackers register the bystanders' prefix.
     Hijack,
@@ -199,9 +199,9 @@ impl AttackResult {
     /// Returns one sentence about the attack.
     pub fn describe(&self) -> String {
         format!(
-            "{}: {} sent by {} faces ({} lost), {} Data, {} Nacks, {} registrations; pending {} → {}, \
-             faces {} → {}, memory {} → {} KiB; bystanders kept {:.1} % of {:.0} exchanges/s, median \
-             round trip {:.2} → {:.2} ms; afterwards {:.1} %",
+            "{}: {} sent by {} faces ({} lost), {} Data, {} Nacks, {} registrations; pending \
+             {} → {}, faces {} → {}, memory {} → {} KiB; bystanders kept {:.1} % of {:.0} \
+             exchanges/s, median round trip {:.2} → {:.2} ms; afterwards {:.1} %",
             self.scenario.as_str(),
             self.attack.sent,
             self.attack.faces,

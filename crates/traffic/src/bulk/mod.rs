@@ -1,5 +1,5 @@
-//! Bulk downloads: so many files a second, each with the window of `nw cat`, and what becomes of
-//! them. Pure: the caller passes the time in and moves the packets.
+//! Bulk downloads: files started at a rate, each with the window of `nw cat`, and how they end.
+//! Pure: the caller passes the time in and moves the packets.
 //!
 //! It repeats the experiment of "Bulk of Interest" (SIGCOMM 2012). Invariant: every Interest sent
 //! belongs to one file that has started and not ended.

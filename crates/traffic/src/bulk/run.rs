@@ -26,8 +26,8 @@ struct Before {
     events: (u64, u64, u64),
 }
 
-/// Downloads the files of a plan. `status` holds the router's latest sample, if it gives any; another
-/// thread updates it. `router` names it in the result. Ends early, with what there is, when the
+/// Downloads the files of a plan. `status` holds the router's latest sample, if it gives any;
+/// another thread updates it. `router` names it in the result. Ends early, with what there is, when the
 /// client is [stopped](Client::stop_when).
 ///
 /// # Errors

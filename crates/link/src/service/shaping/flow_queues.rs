@@ -53,10 +53,10 @@ impl Downstream {
 
     /// Returns the cost of the next Interest in turn, after moving the turn on to it.
     fn next_cost(&mut self) -> Option<f64> {
-        if self.flows.is_empty() || !self.was_new && !self.new_flows.is_empty() {
-            if let Some(flow) = self.new_flows.front() {
-                return Some(flow.cost);
-            }
+        if (self.flows.is_empty() || !self.was_new)
+            && let Some(flow) = self.new_flows.front()
+        {
+            return Some(flow.cost);
         }
         // Each round adds a quantum, so a flow is served after a bounded number of rounds.
         loop {

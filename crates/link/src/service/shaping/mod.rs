@@ -64,19 +64,6 @@ pub(super) struct WaitingInterest {
     expires_at: Timestamp,
 }
 
-/// Counters of a face's shaper since the face was created.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ShapingCounters {
-    /// Interests that waited.
-    pub queued: u64,
-    /// Interests refused with Nack(Congestion).
-    pub refused: u64,
-    /// Interests whose lifetime ended while they waited.
-    pub expired: u64,
-    /// Data marked because their flow's Interests waited too long.
-    pub marks: u64,
-}
-
 /// The shaper of one face.
 #[derive(Debug)]
 pub(super) struct InterestShaper {
@@ -84,7 +71,8 @@ pub(super) struct InterestShaper {
     flows: FlowTable,
     rate: RateControl,
     active_at: Timestamp,
-    counters: ShapingCounters,
+    /// Interests whose lifetime ended while they waited.
+    expired: u64,
 }
 
 impl InterestShaper {
@@ -95,7 +83,7 @@ impl InterestShaper {
             flows: FlowTable::default(),
             rate: RateControl::new(now),
             active_at: now,
-            counters: ShapingCounters::default(),
+            expired: 0,
         }
     }
 
@@ -115,7 +103,6 @@ impl InterestShaper {
         let lifetime = Duration::from_millis(u64::from(meta.lifetime_ms));
         let wait = self.rate.time_for(self.queues.bytes_before(meta.ingress, flow, cost));
         if wait > lifetime / 2 {
-            self.counters.refused += 1;
             return Admission::Refused(wait - lifetime / 2);
         }
         let interest = WaitingInterest {
@@ -128,10 +115,8 @@ impl InterestShaper {
         };
         let is_new = self.flows.is_new(flow);
         if self.queues.push(meta.ingress, interest, cost, is_new) {
-            self.counters.queued += 1;
             Admission::Queued
         } else {
-            self.counters.refused += 1;
             Admission::Refused(wait.max(SOJOURN_TARGET))
         }
     }
@@ -145,7 +130,7 @@ impl InterestShaper {
             }
             let interest = self.queues.pop()?;
             if interest.expires_at <= now {
-                self.counters.expired += 1;
+                self.expired += 1;
                 continue;
             }
             self.rate.spend(self.flows.interest_cost(now, interest.flow));
@@ -169,9 +154,7 @@ impl InterestShaper {
             self.active_at = now;
         }
         let Some((flow, _)) = self.queues.hashes(name) else { return false };
-        let is_due = self.flows.on_data(flow, len);
-        self.counters.marks += u64::from(is_due);
-        is_due
+        self.flows.on_data(flow, len)
     }
 
     /// Returns when [`release`](Self::release) or [`is_over`](Self::is_over) must be called.
@@ -199,9 +182,9 @@ impl InterestShaper {
         self.queues.len()
     }
 
-    /// Returns the counters.
-    pub(super) const fn counters(&self) -> ShapingCounters {
-        self.counters
+    /// Returns the Interests whose lifetime ended while they waited.
+    pub(super) const fn expired(&self) -> u64 {
+        self.expired
     }
 }
 

@@ -1,13 +1,13 @@
 //! How much Data an upstream link may be asked for: a rate that is learned from congestion marks,
 //! and the credit that it gives.
 //!
-//! The first mark says that the link is full, so the Data received then is its rate: the most in any
-//! of some short windows, as consumers may have little left to ask for in the others.
+//! The first mark says that the link is full, so the Data received then is its rate: the most in
+//! any of some short windows, as consumers may have little left to ask for in the others.
 //! Until it is known, one Interest is sent for each Data received, so that the far queue does not
-//! grow. Then, in each interval with a mark the rate
-//! shrinks, in each interval without one in which Interests waited it grows; both by more the longer
-//! they last. So it settles where the far queue is just long enough to be marked now and
-//! then, which keeps the link full, and it follows a link whose rate changes.
+//! grow. Then each interval with a mark sets the rate to what was received, and leaves out what
+//! makes the far queue long; each interval without a mark in which Interests waited raises it, by
+//! more the longer that lasts. So it settles where the far queue is just long enough to be marked
+//! now and then, which keeps the link full, and it follows a link whose rate changes.
 
 use core::time::Duration;
 use nw_element_api::Timestamp;
@@ -23,8 +23,8 @@ const GROWTH_INTERVALS: i32 = 10;
 /// Largest growth per interval.
 const GROWTH_MAX: f64 = 0.10;
 /// Data that is not requested after an interval with a mark, times the number of such intervals in
-/// a row: what makes a far queue long enough to be marked. Then Interests wait here, where flows are
-/// told apart, and not their Data there.
+/// a row: what makes a far queue long enough to be marked. Then Interests wait here, where flows
+/// are told apart, and not their Data there.
 const DRAIN_BYTES: f64 = 49_152.0;
 /// The same, as time on a fast link, seconds.
 const DRAIN_TIME: f64 = 0.004;

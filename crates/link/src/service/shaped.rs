@@ -133,7 +133,7 @@ impl LinkService {
                 meta.link.congestion_mark = MARK_FROM_BEYOND;
             }
         }
-        if meta.link.congestion_mark == 1 && self.settings.interest_shaping {
+        if meta.link.congestion_mark == 1 && self.settings.interest_shaping && !source.local {
             meta.link.congestion_mark = MARK_FROM_BEYOND;
         }
     }

@@ -59,11 +59,15 @@ const WITHIN: &[(&str, &str)] = &[
     ("nw-balancer", "nw-app"),
     ("nw-testbed", "nw-app"),
     ("nw-experiments", "nw-testbed"),
+    ("nw-experiments", "nw-app"),
+    ("nw-experiments", "nw-sim"),
+    ("nw-experiments", "nw-traffic"),
     ("nw-traffic", "nw-app"),
     ("nw-bench", "nw-traffic"),
     ("nw-bench", "nw-app"),
     ("nw-bench", "nw-testbed"),
     ("nw-bench", "nw-sim"),
+    ("nw-bench", "nw-experiments"),
 ];
 
 /// Crates without clock, socket, thread or async: what they may not depend on.

@@ -87,6 +87,16 @@ impl<'a> Received<'a> {
         self.meta.link.congestion_mark != 0
     }
 
+    /// Returns the pause that a Nack(Congestion) asks for: the value of its congestion mark, in
+    /// milliseconds, as this project's routers set it. Zero for other packets and marks of 1, which
+    /// other routers set.
+    pub const fn pause(&self) -> Duration {
+        match (self.meta.link.nack, self.meta.link.congestion_mark) {
+            (Some(NackReason::Congestion), mark @ 2..) => Duration::from_millis(mark),
+            _ => Duration::ZERO,
+        }
+    }
+
     /// Returns the router's ingress face (IncomingFaceId), [`FaceId::NONE`] if not given.
     pub const fn incoming_face(&self) -> FaceId {
         self.meta.link.incoming_face

@@ -4,6 +4,7 @@
 //! It keeps one small record per segment between the oldest outstanding and the newest requested
 //! one, so its memory follows the window, not the object.
 
+use crate::queue_delay::QueueDelay;
 use crate::rtt::RttEstimator;
 use crate::window::CubicWindow;
 use core::time::Duration;
@@ -20,6 +21,9 @@ pub const NO_ROUTE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(4);
 const SEGMENTS_MAX: u64 = 1 << 50;
 /// Rejected copies of one segment after which the fetch fails.
 pub const COPIES_MAX: u32 = 4;
+
+/// Longest pause before a retransmission that a router may ask for.
+pub const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Options of a fetch.
 #[derive(Clone, Debug)]
@@ -45,7 +49,7 @@ pub struct FetchOptions {
 impl Default for FetchOptions {
     fn default() -> Self {
         FetchOptions {
-            window_initial: 8,
+            window_initial: 4,
             window_max: 256,
             retries_max: 15,
             timeout: TIMEOUT_DEFAULT,
@@ -150,6 +154,7 @@ pub struct Fetcher {
     options: FetchOptions,
     rtt: RttEstimator,
     window: CubicWindow,
+    delay: QueueDelay,
     /// Segments from `base` on; all earlier ones are complete.
     segments: VecDeque<Segment>,
     /// First segment that is not complete.
@@ -182,6 +187,7 @@ impl Fetcher {
         Fetcher {
             rtt: RttEstimator::new(options.rto_min, options.rto_max),
             window: CubicWindow::new(options.window_initial, options.window_max),
+            delay: QueueDelay::default(),
             segments: VecDeque::new(),
             base: 0,
             segment_count: None,
@@ -299,6 +305,10 @@ impl Fetcher {
         let rtt = (state.tries == 1).then(|| now.since(state.sent_at));
         if let Some(rtt) = rtt {
             self.rtt.sample(rtt);
+            match self.delay.sample(now, state.sent_at, rtt) {
+                Some(round) => self.window.on_round(round),
+                None => self.window.on_sample(self.delay.compare(rtt)),
+            }
         }
         // It is not known which transmission this answers. After a timeout it is most likely the
         // last: then all of the same burst are lost, and waiting for a timeout of each, with
@@ -315,6 +325,18 @@ impl Fetcher {
 
     /// Handles a Nack for `segment`.
     pub fn on_nack(&mut self, now: Timestamp, segment: u64, reason: NackReason) {
+        self.on_refusal(now, segment, reason, Duration::ZERO);
+    }
+
+    /// Handles a Nack for `segment` that asks for a pause: on Nack(Congestion) of this project's
+    /// routers, the value of the congestion mark in milliseconds. At most [`PAUSE_MAX`] is kept.
+    pub fn on_refusal(
+        &mut self,
+        now: Timestamp,
+        segment: u64,
+        reason: NackReason,
+        pause: Duration,
+    ) {
         self.counters.nacks += 1;
         let Some(state) =
             self.state(segment).copied().filter(|s| !s.is_received && s.retry_at.is_none())
@@ -327,7 +349,8 @@ impl Fetcher {
         let index = (segment - self.base) as usize;
         self.segments[index].nacks += 1;
         self.segments[index].last_nack = Some(reason);
-        self.send_later(segment, now + nack_pause(reason, state.nacks));
+        let pause = nack_pause(reason, state.nacks).max(pause.min(PAUSE_MAX));
+        self.send_later(segment, now + pause);
     }
 
     /// Handles the congestion mark of a Nack for `segment`, for any Nack reason. Call it before
@@ -360,6 +383,16 @@ impl Fetcher {
     /// Returns whether Data for `segment` would be new.
     pub fn is_wanted(&self, segment: u64) -> bool {
         self.state(segment).is_some_and(|state| !state.is_received)
+    }
+
+    /// Sets the number of segments, for objects whose size is known before.
+    pub fn set_segments(&mut self, count: u64) {
+        self.segment_count = Some(count.min(SEGMENTS_MAX));
+    }
+
+    /// Returns the Interests that are outstanding.
+    pub const fn outstanding(&self) -> usize {
+        self.outstanding
     }
 
     /// Handles a reconnect: all outstanding Interests are lost; received segments stay.

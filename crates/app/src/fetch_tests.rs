@@ -65,6 +65,11 @@ fn producer_without_replies_fails() {
     ));
 }
 
+/// Returns options of a fetch that begins with eight Interests.
+fn eight_at_once() -> FetchOptions {
+    FetchOptions { window_initial: 8, ..FetchOptions::default() }
+}
+
 /// Sends everything that may be sent now.
 fn send_all(fetcher: &mut Fetcher, now: Timestamp) -> Result<Vec<u64>, FetchError> {
     let mut sent = Vec::new();
@@ -76,7 +81,7 @@ fn send_all(fetcher: &mut Fetcher, now: Timestamp) -> Result<Vec<u64>, FetchErro
 
 #[test]
 fn congestion_nacks_slow_fetch_without_failure() {
-    let mut fetcher = Fetcher::new(FetchOptions { retries_max: 3, ..FetchOptions::default() });
+    let mut fetcher = Fetcher::new(FetchOptions { retries_max: 3, ..eight_at_once() });
     let (mut now, mut sent) = (Timestamp::from_millis(1), 0);
     let end = now + Duration::from_secs(50);
     while now < end {
@@ -91,6 +96,24 @@ fn congestion_nacks_slow_fetch_without_failure() {
         fetcher.on_data(now, segment, Some(7), false);
     }
     assert!(fetcher.is_done());
+}
+
+#[test]
+fn refusal_with_pause_is_retried_after_it() {
+    let mut fetcher = Fetcher::new(eight_at_once());
+    let now = Timestamp::from_millis(1);
+    let sent = send_all(&mut fetcher, now).unwrap();
+    for segment in &sent {
+        fetcher.on_refusal(now, *segment, NackReason::Congestion, Duration::from_millis(300));
+    }
+    let early = now + Duration::from_millis(299);
+    assert_eq!(send_all(&mut fetcher, early).unwrap(), Vec::<u64>::new());
+    assert!(!send_all(&mut fetcher, now + Duration::from_millis(300)).unwrap().is_empty());
+    // A pause without end is not kept.
+    let mut fetcher = Fetcher::new(eight_at_once());
+    send_all(&mut fetcher, now).unwrap();
+    fetcher.on_refusal(now, 0, NackReason::Congestion, Duration::from_secs(1_000_000));
+    assert!(send_all(&mut fetcher, now + PAUSE_MAX).unwrap().contains(&0));
 }
 
 #[test]
@@ -122,7 +145,7 @@ fn no_route_fails_early_at_start_and_late_after_progress() {
 fn inconsistent_final_blocks_fail() {
     let start = Timestamp::from_millis(1);
     let failure_after = |final_blocks: &[(u64, u64)]| {
-        let mut fetcher = Fetcher::new(FetchOptions::default());
+        let mut fetcher = Fetcher::new(eight_at_once());
         send_all(&mut fetcher, start).unwrap();
         for (segment, last) in final_blocks {
             fetcher.on_data(start, *segment, Some(*last), false);
@@ -165,7 +188,7 @@ fn invalid_copies_requested_again_up_to_maximum() {
 
 #[test]
 fn reconnect_requests_only_missing_segments() {
-    let mut fetcher = Fetcher::new(FetchOptions::default());
+    let mut fetcher = Fetcher::new(eight_at_once());
     let start = Timestamp::from_millis(1);
     let sent = send_all(&mut fetcher, start).unwrap();
     fetcher.on_data(start, 1, Some(7), false);

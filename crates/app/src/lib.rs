@@ -15,6 +15,7 @@ pub mod object;
 pub mod packet;
 pub mod publish;
 pub mod pubsub;
+pub mod queue_delay;
 pub mod rtt;
 pub mod snapshot;
 pub mod transport;

@@ -369,7 +369,8 @@ impl Download<'_> {
             if received.is_marked() {
                 self.fetcher.on_marked_nack(now, segment);
             }
-            return self.fetcher.on_nack(now, segment, received.nack().unwrap_or_default());
+            let reason = received.nack().unwrap_or_default();
+            return self.fetcher.on_refusal(now, segment, reason, received.pause());
         }
         let Ok(data) = Data::check(received.wire) else { return };
         self.on_segment(now, segment, received.is_marked(), &data, sink);

@@ -1,6 +1,11 @@
 //! A congestion window: CUBIC (RFC 9438), counted in packets, driven by congestion marks, timeouts
-//! and Nacks.
+//! and Nacks, and limited by the queueing delay.
+//!
+//! Marks come late, when a queue is long already, and not from every router. So the window also
+//! stops growing when replies of a whole round waited in queues, and shrinks to what leaves less
+//! than a packet there. Below [`DELAY_MIN`] nothing changes: on one machine such delays are jitter.
 
+use crate::queue_delay::Round;
 use core::time::Duration;
 use nw_element_api::Timestamp;
 
@@ -8,6 +13,21 @@ use nw_element_api::Timestamp;
 const BETA: f64 = 0.7;
 /// RFC 9438, 5: growth factor, packets per cubic second.
 const C: f64 = 0.4;
+/// Least queueing delay that stops growth; twice as much shrinks the window.
+const DELAY_MIN: Duration = Duration::from_millis(10);
+/// The same, as a part of the round-trip time without queues.
+const DELAY_PARTS: u32 = 4;
+/// Packets in queues below which a window grows in spite of the delay, above which it shrinks, and
+/// to which.
+const QUEUED_MIN: f64 = 0.5;
+const QUEUED_MAX: f64 = 1.0;
+const QUEUED_TARGET: f64 = 0.75;
+/// Factor by which a round with too long a delay shrinks the window at least.
+const SHRINK: f64 = 0.9;
+/// Least growth per reply while a window that delay had limited finds the queues short.
+const GROW: f64 = 0.02;
+/// Growth per reply while a window that delay had limited finds the queues empty.
+const REFILL: f64 = 0.25;
 
 /// The number of Interests that may be outstanding.
 #[derive(Clone, Debug)]
@@ -21,6 +41,21 @@ pub struct CubicWindow {
     /// Congestion signals of packets sent before this time are already handled.
     recovered_at: Timestamp,
     reductions: u64,
+    delay: DelayState,
+}
+
+/// What the last round's queueing delay means for the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum DelayState {
+    /// No limit: marks and losses decide.
+    #[default]
+    Free,
+    /// Queues are long enough.
+    Hold,
+    /// Delay limited the window before; queues are shorter now.
+    Grow,
+    /// The same, and queues are nearly empty.
+    Refill,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,17 +68,19 @@ struct Epoch {
 }
 
 impl CubicWindow {
-    /// Creates a window of `initial` packets that never exceeds `max`; both at least 2.
+    /// Creates a window of `initial` packets that never exceeds `max`; `initial` is at least 1, `max`
+    /// at least 2.
     pub fn new(initial: usize, max: usize) -> Self {
         CubicWindow {
-            packets: initial.max(2).min(max.max(2)) as f64,
-            packets_min: 2.0,
+            packets: initial.max(1).min(max.max(2)) as f64,
+            packets_min: 1.0,
             packets_max: max.max(2) as f64,
             slow_start_threshold: f64::INFINITY,
             window_at_loss: 0.0,
             epoch: None,
             recovered_at: Timestamp::START,
             reductions: 0,
+            delay: DelayState::Free,
         }
     }
 
@@ -59,9 +96,23 @@ impl CubicWindow {
 
     /// Grows the window after an unmarked reply. `rtt` is the smoothed round-trip time.
     pub fn on_reply(&mut self, now: Timestamp, rtt: Duration) {
-        if self.packets < self.slow_start_threshold {
-            self.packets = (self.packets + 1.0).min(self.packets_max);
-            return;
+        match self.delay {
+            DelayState::Hold => return,
+            _ if self.packets < self.slow_start_threshold => {
+                self.packets = (self.packets + 1.0).min(self.packets_max);
+                return;
+            }
+            DelayState::Refill => {
+                self.packets = (self.packets + REFILL).min(self.packets_max);
+                return;
+            }
+            // Equal growth and proportional shrinking make the shares of a link equal.
+            DelayState::Grow => {
+                let growth = (1.0 / self.packets).max(GROW);
+                self.packets = (self.packets + growth).min(self.packets_max);
+                return;
+            }
+            DelayState::Free => {}
         }
         let (window_at_loss, packets) = (self.window_at_loss, self.packets);
         let epoch = self.epoch.get_or_insert_with(|| Epoch {
@@ -77,6 +128,43 @@ impl CubicWindow {
         if target > packets {
             self.packets = (packets + (target - packets) / packets).min(self.packets_max);
         }
+    }
+
+    /// Interrupts growth for the rest of the round if one reply waited much longer than queues
+    /// should be: in slow start the window doubles within a round.
+    pub fn on_sample(&mut self, sample: Round) {
+        if sample.queue_delay() > target(sample) * 2 {
+            self.delay = DelayState::Hold;
+        }
+    }
+
+    /// Adapts the window to the queueing delay of a round.
+    pub fn on_round(&mut self, round: Round) {
+        let delay = round.queue_delay();
+        let target = target(round);
+        if delay <= target {
+            if self.delay != DelayState::Free {
+                let is_empty = delay <= target / 4;
+                self.delay = if is_empty { DelayState::Refill } else { DelayState::Grow };
+            }
+            return;
+        }
+        // Packets of this window that wait in queues, as in TCP Vegas: with many downloads on a
+        // link, each needs about one there, whatever the delay is then.
+        let share = delay.as_secs_f64() / round.shortest.as_secs_f64();
+        let queued = self.packets * share;
+        if queued > QUEUED_MAX {
+            let factor = (round.base + target).as_secs_f64() / round.shortest.as_secs_f64();
+            let factor = factor.min(SHRINK);
+            let least = self.packets - (queued - QUEUED_TARGET);
+            self.packets = (self.packets * factor).max(least).max(self.packets_min);
+        } else if queued < QUEUED_MIN {
+            self.packets = (self.packets + 1.0).min(self.packets_max);
+        }
+        self.delay = DelayState::Hold;
+        self.slow_start_threshold = self.packets;
+        self.window_at_loss = self.packets;
+        self.epoch = None;
     }
 
     /// Reduces the window after a congestion signal or timeout of a packet sent at `sent`, at most
@@ -97,8 +185,14 @@ impl CubicWindow {
         self.packets = (self.packets * BETA).max(self.packets_min);
         self.slow_start_threshold = self.packets;
         self.epoch = None;
+        self.delay = DelayState::Free;
         true
     }
+}
+
+/// Returns the queueing delay that a window may cause.
+fn target(round: Round) -> Duration {
+    DELAY_MIN.max(round.base / DELAY_PARTS)
 }
 
 #[cfg(test)]
@@ -136,6 +230,64 @@ mod tests {
                 )
             );
         }
-        assert_eq!(window.packets(), 2);
+        assert_eq!(window.packets(), 1);
+    }
+
+    fn round(base_ms: u64, shortest_ms: u64) -> Round {
+        Round { base: Duration::from_millis(base_ms), shortest: Duration::from_millis(shortest_ms) }
+    }
+
+    #[test]
+    fn window_shrinks_to_short_queue_and_refills_when_it_is_gone() {
+        let reply = |window: &mut CubicWindow| {
+            window.on_reply(Timestamp::from_millis(1), Duration::from_millis(20));
+        };
+        let mut window = CubicWindow::new(60, 1000);
+        window.on_round(round(20, 32));
+        reply(&mut window);
+        assert_eq!(window.packets(), 54, "12 ms of queue");
+        window.on_round(round(20, 60));
+        assert_eq!(window.packets(), 27, "(20 + 10) / 60 of it");
+        (0..100).for_each(|_| reply(&mut window));
+        assert_eq!(window.packets(), 27);
+        window.on_round(round(20, 26));
+        (0..28).for_each(|_| reply(&mut window));
+        assert_eq!(window.packets(), 28, "one per round trip");
+        window.on_round(round(20, 22));
+        (0..40).for_each(|_| reply(&mut window));
+        assert_eq!(window.packets(), 38);
+    }
+
+    #[test]
+    fn windows_on_one_queue_become_equal() {
+        let mut windows = [2, 60, 5, 20, 1].map(|initial| CubicWindow::new(initial, 1000));
+        // A link of 31 packets per 20 ms.
+        for _ in 0..200 {
+            let total: f64 = windows.iter().map(|window| window.packets).sum();
+            let shortest = Duration::from_secs_f64((total / 31.0).max(1.0) * 0.020);
+            let round = Round { base: Duration::from_millis(20), shortest };
+            for window in &mut windows {
+                (0..window.packets())
+                    .for_each(|_| window.on_reply(Timestamp::from_millis(1), shortest));
+                window.on_round(round);
+            }
+        }
+        let sizes = windows.map(|window| window.packets);
+        let (sum, squares) = (sizes.iter().sum::<f64>(), sizes.iter().map(|w| w * w).sum::<f64>());
+        assert!(sum * sum / (5.0 * squares) > 0.95, "{sizes:?}");
+        assert!((31.0..62.0).contains(&sum), "{sizes:?}");
+    }
+
+    #[test]
+    fn window_ignores_delay_below_jitter() {
+        let mut window = CubicWindow::new(4, 1000);
+        for _ in 0..10 {
+            window.on_round(Round {
+                base: Duration::from_micros(50),
+                shortest: Duration::from_millis(9),
+            });
+            window.on_reply(Timestamp::from_millis(1), Duration::from_millis(9));
+        }
+        assert_eq!(window.packets(), 14);
     }
 }

@@ -15,6 +15,7 @@ pub mod insert;
 pub mod local_pubsub;
 pub mod manager;
 mod netns;
+pub mod overload;
 pub mod process;
 pub mod publish_subscribe;
 pub mod relay;

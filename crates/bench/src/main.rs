@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
 use nw_bench::{
-    balancer, cluster, control, endpoints, forward, idle, insert, local_pubsub, manager,
+    balancer, cluster, control, endpoints, forward, idle, insert, local_pubsub, manager, overload,
     publish_subscribe, relay, report, services, shards, sim, table_rows, transfer, udp_baseline,
     verify, veth,
 };
@@ -183,6 +183,17 @@ const ROWS: &[&str] = &[
     "cluster/failover",
     "balancer/xdp",
     "manager/plan",
+    "overload/bulk/2",
+    "overload/bulk/10",
+    "overload/bulk/100",
+    "overload/others",
+    "overload/attack/few-faces",
+    "overload/attack/many-faces",
+    "overload/attack/unanswered",
+    "overload/attack/slow-producer",
+    "overload/attack/collusion",
+    "overload/attack/hijack",
+    "overload/attack/spoofed-udp",
 ];
 
 fn main() -> Result<ExitCode> {
@@ -275,6 +286,7 @@ fn run(
             Some("idle") => idle::run()?,
             Some("cluster") => cluster::run(row)?,
             Some("sim") => sim::run(row)?,
+            Some("overload") => overload::run(row)?,
             Some("verify") => verify::run(row),
             Some("control") => control::run(row)?,
             Some("balancer") => balancer::run(row)?,

@@ -1,10 +1,14 @@
-//! `nw paper`: repeats experiments of published papers in a testbed.
+//! `nw paper`: repeats experiments of published papers in a testbed or in the simulator.
 
 use crate::output::json_line;
 use crate::signals::StopFlag;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-use nw_experiments::{Csr, FIGURES, Options, Report, Watch, page, run};
+use nw_experiments::{
+    BulkReport, Csr, FIGURES, Options, Paper, Report, SimulatedChain, Watch, bulk_page, page, run,
+    simulate, through_chain,
+};
+use nw_testbed::{ChainPlan, ChainTransport, RouterProgram};
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,6 +22,57 @@ pub enum PaperCommand {
     /// paper's result: csr.html and csr.json in the output folder. Needs root. Takes about ten
     /// minutes, with --quick about two. Ctrl-C removes everything.
     Csr(CsrArguments),
+    /// Repeat the experiment of "Bulk of Interest": parallel downloads over one link
+    ///
+    /// 2, 10 and 100 files a second, in the simulator, also at 10 Gbit/s and over 20 hops, and with
+    /// --lab through real routers in network namespaces (needs root). Draws figure 1 for each run
+    /// beside the paper's numbers: bulk.html and bulk.json in the output folder.
+    Bulk(BulkArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct BulkArguments {
+    /// Files per second, separated by commas
+    #[arg(
+        long,
+        value_name = "N",
+        value_delimiter = ',',
+        default_values_t = [2.0, 10.0, 100.0],
+        value_parser = files_per_s
+    )]
+    pub files_per_s: Vec<f64>,
+    /// Also run it through this router, in a chain of network namespaces
+    #[arg(long)]
+    pub lab: bool,
+    /// Also run it through NDNd: the path of its program
+    #[arg(long, value_name = "PROGRAM", requires = "lab")]
+    pub ndnd: Option<PathBuf>,
+    /// Program and arguments of one more router, as at `nw lab chain`
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        num_args = 1..,
+        allow_hyphen_values = true,
+        requires = "lab"
+    )]
+    pub router: Vec<String>,
+    /// Rate of the link in the laboratory, Mbit/s
+    #[arg(long, default_value_t = 100.0, value_name = "MBIT")]
+    pub rate: f64,
+    /// Only the paper's link in the simulator
+    #[arg(long)]
+    pub quick: bool,
+    /// Folder for the report; created if missing
+    #[arg(long, short, default_value = "paper-bulk", value_name = "FOLDER")]
+    pub output: PathBuf,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn files_per_s(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (0.1..=1000.0).contains(rate));
+    rate.ok_or_else(|| "give a number of files per second from 0.1 to 1000".into())
 }
 
 #[derive(Debug, Args)]
@@ -53,8 +108,90 @@ fn share(text: &str) -> Result<f64, String> {
 
 /// Runs `nw paper …`.
 pub fn paper(action: &PaperCommand) -> Result<ExitCode> {
-    let PaperCommand::Csr(args) = action;
-    csr(args)
+    match action {
+        PaperCommand::Csr(args) => csr(args),
+        PaperCommand::Bulk(args) => bulk(args),
+    }
+}
+
+fn bulk(args: &BulkArguments) -> Result<ExitCode> {
+    let stop_flag = StopFlag::watch()?;
+    fs::create_dir_all(&args.output)
+        .with_context(|| format!("can't create {}", args.output.display()))?;
+    let started = Instant::now();
+    let report_progress = |text: &str| note!("{:>4} s  {text}", started.elapsed().as_secs());
+    let watch = Watch { is_interrupted: &|| stop_flag.is_set(), progress: &report_progress };
+    let mut report = BulkReport::default();
+    for chain in simulated_chains(args) {
+        if stop_flag.is_set() {
+            bail!("interrupted; nothing was written");
+        }
+        report_progress(&format!(
+            "simulator: {} files a second, {} Mbit/s, {} hops",
+            chain.files_per_s, chain.rate_mbit, chain.hops
+        ));
+        report.runs.push(simulate(chain).map_err(anyhow::Error::msg)?);
+    }
+    if args.lab {
+        for (name, plan) in laboratory_plans(args)? {
+            for files_per_s in &args.files_per_s {
+                report.runs.push(through_chain(&plan, &name, *files_per_s, &watch)?);
+            }
+        }
+    } else {
+        report.left_out.push(
+            "Real routers were not run: --lab does that, with the rights of root.".to_owned(),
+        );
+    }
+    for (name, text) in [
+        ("bulk.html", bulk_page(&report, &Paper::read())),
+        ("bulk.json", serde_json::to_string_pretty(&report)?),
+    ] {
+        let path = args.output.join(name);
+        fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
+    }
+    if args.json {
+        json_line(&report)?;
+    } else {
+        for run in &report.runs {
+            let mark = if BulkReport::holds(run) { "holds" } else { "misses the bounds" };
+            outln!("{} ({mark})\n", run.describe())?;
+        }
+        outln!("{}", args.output.join("bulk.html").display())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the chains to simulate: the paper's at each load, and its largest load at 100 times the
+/// rate and over 20 hops.
+fn simulated_chains(args: &BulkArguments) -> Vec<SimulatedChain> {
+    let mut chains: Vec<_> = args.files_per_s.iter().copied().map(SimulatedChain::paper).collect();
+    if !args.quick {
+        let largest = args.files_per_s.iter().copied().fold(0.1, f64::max);
+        let paper = SimulatedChain::paper(largest);
+        chains.push(SimulatedChain { rate_mbit: 10_000.0, size: 20, ..paper });
+        chains.push(SimulatedChain { hops: 20, delay_ms: 1.0, ..paper });
+    }
+    chains
+}
+
+/// Returns the routers to run in namespaces, with their names.
+fn laboratory_plans(args: &BulkArguments) -> Result<Vec<(String, ChainPlan)>> {
+    let nw = std::env::current_exe().context("can't find this program's own file")?;
+    let own = ChainPlan { rate_mbit: args.rate, ..ChainPlan::new(nw) };
+    own.check()?;
+    let udp = ChainPlan { transport: ChainTransport::Udp, ..own.clone() };
+    let mut plans = vec![("nw, TCP".to_owned(), own), ("nw, UDP".to_owned(), udp.clone())];
+    if let Some(program) = &args.ndnd {
+        let router = RouterProgram::ndnd(program);
+        plans.push(("NDNd, UDP".to_owned(), ChainPlan { router, ..udp.clone() }));
+    }
+    if let Some((program, arguments)) = args.router.split_first() {
+        let router =
+            RouterProgram::Other { program: PathBuf::from(program), arguments: arguments.to_vec() };
+        plans.push((program.clone(), ChainPlan { router, ..udp }));
+    }
+    Ok(plans)
 }
 
 fn csr(args: &CsrArguments) -> Result<ExitCode> {

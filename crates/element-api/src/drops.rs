@@ -110,6 +110,8 @@ reasons! {
     NameRefused = "name_refused",
     /// More than the rate limit of a face or of a prefix.
     RateLimited = "rate_limited",
+    /// An Interest whose lifetime ended while it waited for a link that is short.
+    InterestExpired = "interest_expired",
     /// A signature that does not verify, or of a key that may not sign this name.
     SignatureInvalid = "signature_invalid",
     /// A command answered by the service itself.

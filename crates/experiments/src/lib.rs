@@ -1,11 +1,12 @@
 //! Experiments of papers, repeated in a testbed on one machine, with each figure drawn beside the
-//! paper's. So far one paper is covered, about the cluster behind a balancer: `data/csr.toml` holds
-//! its numbers with their positions in the paper.
+//! paper's: the cluster behind a balancer (`data/csr.toml` holds the paper's numbers with their
+//! positions), and parallel downloads over one link (`data/bulk.toml`).
 //!
 //! Layer 6 (users).
 
 #![forbid(unsafe_code)]
 
+mod bulk;
 mod caching;
 mod conditions;
 mod finding;
@@ -20,6 +21,7 @@ mod testbed;
 mod timeline;
 mod weights;
 
+pub use bulk::{BulkReport, Paper, SimulatedChain, bulk_page, paper_plan, simulate, through_chain};
 pub use caching::Caching;
 pub use conditions::Conditions;
 pub use finding::{Check, Finding, Relation, Source};

@@ -57,6 +57,9 @@ pub struct FacesConfig {
     pub marking_interval: Duration,
     /// Bytes of send queue above which congestion is marked.
     pub marking_threshold: u64,
+    /// Whether faces shape their Interests once their peer marks congestion. For routers: an
+    /// application has a window of its own.
+    pub interest_shaping: bool,
     /// Limits of reassembly.
     pub reassembly: ReassemblyLimits,
     /// Transports whose new faces use reliability.
@@ -88,6 +91,7 @@ impl FacesConfig {
             congestion_marking: self.congestion_marking,
             marking_interval: self.marking_interval,
             marking_threshold: self.marking_threshold,
+            interest_shaping: self.interest_shaping,
             reliability: self.reliability,
         }
     }
@@ -128,6 +132,7 @@ impl Default for FacesConfig {
             congestion_marking: true,
             marking_interval: Duration::from_millis(100),
             marking_threshold: 65_536,
+            interest_shaping: false,
             reassembly: ReassemblyLimits::default(),
             reliable: Reliable::default(),
             reliability: ReliabilityLimits::default(),

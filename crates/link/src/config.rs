@@ -20,6 +20,8 @@ pub struct LinkDefaults {
     pub marking_interval: Duration,
     /// Bytes of send queue above which congestion is marked. Default 65,536.
     pub marking_threshold: u64,
+    /// Whether a face shapes its Interests once its peer marks congestion. Default on.
+    pub interest_shaping: bool,
     /// Limits of reliability, for faces that use it.
     pub reliability: ReliabilityLimits,
 }
@@ -30,6 +32,7 @@ impl Default for LinkDefaults {
             congestion_marking: true,
             marking_interval: Duration::from_millis(100),
             marking_threshold: 65_536,
+            interest_shaping: true,
             reliability: ReliabilityLimits::default(),
         }
     }

@@ -177,12 +177,10 @@ impl Host {
             self.record_iteration(iteration_end.since(woke_at), cpu_before);
             cpu_before = self.has_backlog.then(cpu_time);
             self.send_xdp_updates();
-            let timeout = self.timeout(iteration_end);
-            let timeout = if self.must_not_sleep() {
-                Some(Timespec { tv_sec: 0, tv_nsec: 0 })
-            } else {
-                timeout
-            };
+            let mut timeout = self.timeout(iteration_end);
+            if self.must_not_sleep() {
+                timeout = Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+            }
             events.clear();
             match epoll::wait(
                 &self.epoll,
@@ -229,6 +227,7 @@ impl Host {
             self.drain_closed_faces(now);
             self.log_shortages(now);
             self.expire_observer(now);
+            self.forward_refused(now);
             if let Some(shard_pool) = &mut self.shard_pool {
                 shard_pool.links_mut().wake_peers();
             }
@@ -333,6 +332,15 @@ impl Host {
         for packet in self.out.drain(..) {
             let egress = self.pool.meta(&packet).egress;
             self.faces.send(now, egress, packet, &mut self.pool);
+        }
+    }
+
+    /// Forwards the Interests that faces with a short link refused, as Nacks from their peers.
+    fn forward_refused(&mut self, now: Timestamp) {
+        self.faces.take_refused(&mut self.batch);
+        if !self.batch.is_empty() {
+            self.forward(now);
+            self.faces.flush(&mut self.pool);
         }
     }
 

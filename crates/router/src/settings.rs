@@ -33,6 +33,7 @@ pub fn faces(config: &Config, share: ShardShare) -> FacesConfig {
         congestion_marking: config.faces.congestion_marking,
         marking_interval: Duration::from_millis(u64::from(config.faces.marking_interval_ms)),
         marking_threshold: u64::from(config.faces.marking_threshold_kib) * 1024,
+        interest_shaping: config.faces.interest_shaping,
         reassembly: ReassemblyLimits {
             bytes_max_all: share.part_of(config.faces.reassembly_mib as usize * MIB),
             timeout: Duration::from_millis(u64::from(config.faces.reassembly_timeout_ms)),

@@ -36,6 +36,8 @@ pub struct NodeRuntime {
     seed: u64,
     ports: Vec<Port>,
     is_up: bool,
+    /// When the first shaper of a port is due; `None` while no link is short.
+    shaping_due: Option<Timestamp>,
     /// When the node's timer is scheduled, nanoseconds; `u64::MAX` if it is not.
     pub timer_ns: u64,
     /// Packets from applications that arrived while the node was down.
@@ -58,6 +60,8 @@ pub struct Shared {
     pub out: Vec<Packet>,
     /// Link packets to send.
     pub outbox: Outbox,
+    /// Interests that links refused, as Nacks.
+    pub refused: Vec<Packet>,
     budget: ReassemblyBudget,
 }
 
@@ -69,6 +73,7 @@ impl Shared {
             batch: Vec::with_capacity(64),
             out: Vec::with_capacity(256),
             outbox: Outbox::default(),
+            refused: Vec::new(),
             budget: ReassemblyBudget::new(limits),
         }
     }
@@ -89,6 +94,7 @@ impl NodeRuntime {
             seed,
             ports: Vec::new(),
             is_up: true,
+            shaping_due: None,
             timer_ns: u64::MAX,
             dropped_down: 0,
             link_drops: DropCounters::default(),
@@ -155,7 +161,8 @@ impl NodeRuntime {
     /// Returns when to call [`tick`](Self::tick) next.
     #[inline]
     pub fn deadline(&self) -> Option<Timestamp> {
-        self.node.deadline().filter(|_| self.is_up)
+        let due = [self.node.deadline(), self.shaping_due].into_iter().flatten().min();
+        due.filter(|_| self.is_up)
     }
 
     /// Returns the counters across restarts.
@@ -229,7 +236,7 @@ impl NodeRuntime {
         let mut drop_recorder =
             DropRecorder { face: &mut face.counters, total: &mut self.link_drops };
         let queue = queue_state(face.peer);
-        face.link.send(
+        let refused = face.link.send(
             now,
             packet,
             queue,
@@ -237,7 +244,55 @@ impl NodeRuntime {
             &mut shared.outbox,
             &mut drop_recorder,
         );
+        shared.refused.extend(refused);
+        if face.link.is_shaping() {
+            self.shaping_due = [self.shaping_due, face.link.deadline()].into_iter().flatten().min();
+        }
         Some(face.peer)
+    }
+
+    /// Forwards the Interests that links refused, as Nacks from their peers. Packets that leave are
+    /// in `shared.out`.
+    pub fn forward_refused(&mut self, now: Timestamp, shared: &mut Shared) {
+        shared.batch.append(&mut shared.refused);
+        self.node.process(now, &mut shared.batch, &mut shared.pool, &mut shared.out);
+    }
+
+    /// Encodes the Interests of a port whose turn it is into the outbox. Returns what the port is
+    /// connected to.
+    pub fn release_interests(
+        &mut self,
+        now: Timestamp,
+        port: usize,
+        shared: &mut Shared,
+    ) -> PortPeer {
+        let face = &mut self.ports[port];
+        let mut drop_recorder =
+            DropRecorder { face: &mut face.counters, total: &mut self.link_drops };
+        let queue = QueueState { bytes: 0, bytes_max: u64::MAX };
+        face.link.release_interests(
+            now,
+            queue,
+            &mut shared.pool,
+            &mut shared.outbox,
+            &mut drop_recorder,
+        );
+        face.peer
+    }
+
+    /// Returns the ports whose Interests are shaped, if one is due, and forgets when.
+    pub fn take_shaping_ports(&mut self, now: Timestamp) -> Vec<usize> {
+        if self.shaping_due.is_none_or(|due| due > now) {
+            return Vec::new();
+        }
+        self.shaping_due = None;
+        (0..self.ports.len()).filter(|port| self.ports[*port].link.is_shaping()).collect()
+    }
+
+    /// Notes when the shapers of the ports are due next.
+    pub fn refresh_shaping_due(&mut self) {
+        let shaping = self.ports.iter().filter(|port| port.link.is_shaping());
+        self.shaping_due = shaping.filter_map(|port| port.link.deadline()).min();
     }
 }
 
@@ -247,7 +302,8 @@ pub fn decode_arrival(bytes: &[u8]) -> Option<Arrival<'_>> {
     let link = LpPacket::check(bytes).ok()?;
     let wire = link.fragment?;
     if let Some(reason) = link.nack {
-        return Some(Arrival::Nack { name: Interest::check(wire).ok()?.name(), reason });
+        let pause = core::time::Duration::from_millis(link.congestion_mark);
+        return Some(Arrival::Nack { name: Interest::check(wire).ok()?.name(), reason, pause });
     }
     if u32::from(*wire.first()?) == types::INTEREST {
         return Some(Arrival::Interest { name: Interest::check(wire).ok()?.name() });

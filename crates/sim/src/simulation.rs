@@ -11,9 +11,9 @@
 //! A packet between an application and its node arrives in the same moment; everything else takes
 //! time. The result depends on nothing but the scenario and its seed.
 
-use crate::applications::{Application, Bulk, Consumer, OutgoingPackets, Producer};
+use crate::applications::{AppCounters, Application, Bulk, Consumer, OutgoingPackets, Producer};
 use crate::events::{EventKind, EventQueue};
-use crate::link::Direction;
+use crate::link::{Direction, LinkCounters};
 use crate::node::RouteError;
 use crate::node_runtime::{NodeRuntime, PortPeer, Shared, decode_arrival, face_id};
 use crate::packet_arena::{PacketArena, PacketBuf};
@@ -357,32 +357,54 @@ impl Simulation {
                 }
                 PortPeer::Application(_) => QueueState { bytes: 0, bytes_max: u64::MAX },
             };
-            let Some(peer) = self.nodes[node].send(now, packet, queue_state, &mut self.shared)
-            else {
-                continue;
-            };
-            let Shared { outbox, pool, .. } = &mut self.shared;
-            for item in outbox.items() {
-                let parts = outbox.parts(item, pool);
-                match peer {
-                    PortPeer::Direction(direction) => {
-                        let direction_out = &mut self.directions[direction as usize];
-                        if let Some(at_ns) = direction_out.transmit(now_ns, &parts, &mut self.arena)
-                        {
-                            self.events.schedule(at_ns, EventKind::Arrival(direction));
-                        }
-                    }
-                    PortPeer::Application(app) => match self.arena.put(&parts) {
-                        Some(packet) => {
-                            self.local_queue.push_back(LocalPacket::ToApplication(app, packet))
-                        }
-                        None => self.nodes[node].link_drops.count(DropCause::NoBuffer),
-                    },
-                }
+            if let Some(peer) = self.nodes[node].send(now, packet, queue_state, &mut self.shared) {
+                self.transmit_outbox(now_ns, node, peer);
             }
-            outbox.clear(pool);
         }
         self.shared.out = out;
+        if !self.shared.refused.is_empty() {
+            self.nodes[node].forward_refused(now, &mut self.shared);
+            // Each Interest is refused at most once by each link.
+            self.send(now_ns, node);
+        }
+    }
+
+    /// Transmits the link packets in the outbox to what a port is connected to.
+    #[inline]
+    fn transmit_outbox(&mut self, now_ns: u64, node: usize, peer: PortPeer) {
+        let Shared { outbox, pool, .. } = &mut self.shared;
+        for item in outbox.items() {
+            let parts = outbox.parts(item, pool);
+            match peer {
+                PortPeer::Direction(direction) => {
+                    let direction_out = &mut self.directions[direction as usize];
+                    if let Some(at_ns) = direction_out.transmit(now_ns, &parts, &mut self.arena) {
+                        self.events.schedule(at_ns, EventKind::Arrival(direction));
+                    }
+                }
+                PortPeer::Application(app) => match self.arena.put(&parts) {
+                    Some(packet) => {
+                        self.local_queue.push_back(LocalPacket::ToApplication(app, packet))
+                    }
+                    None => self.nodes[node].link_drops.count(DropCause::NoBuffer),
+                },
+            }
+        }
+        outbox.clear(pool);
+    }
+
+    /// Sends the Interests that waited for a short link of this node and whose turn it is.
+    fn release_interests(&mut self, now_ns: u64, node: usize) {
+        let now = Timestamp::from_nanos(now_ns);
+        let ports = self.nodes[node].take_shaping_ports(now);
+        if ports.is_empty() {
+            return;
+        }
+        for port in ports {
+            let peer = self.nodes[node].release_interests(now, port, &mut self.shared);
+            self.transmit_outbox(now_ns, node, peer);
+        }
+        self.nodes[node].refresh_shaping_due();
     }
 
     /// Exchanges packets between applications and their nodes until none are left in this moment.
@@ -451,6 +473,7 @@ impl Simulation {
         self.nodes[node].timer_ns = u64::MAX;
         self.nodes[node].tick(Timestamp::from_nanos(now_ns), &mut self.shared);
         self.send(now_ns, node);
+        self.release_interests(now_ns, node);
         self.schedule_node_timer(now_ns, node);
     }
 
@@ -629,6 +652,17 @@ impl Simulation {
         }
         self.samples.push(sample);
         self.events.schedule(now_ns + self.sample_ns, EventKind::Sample);
+    }
+
+    /// Returns the counters of the consumers so far, in the order of the scenario.
+    pub fn consumer_counters(&self) -> impl Iterator<Item = &AppCounters> {
+        self.apps[self.producers..].iter().map(|app| app.application.counters())
+    }
+
+    /// Returns the counters of a link direction so far: 2n leads from the first end of link n, 2n +
+    /// 1 to it. `None` if there is no such link.
+    pub fn link_counters(&self, direction: usize) -> Option<&LinkCounters> {
+        self.directions.get(direction).map(Direction::counters)
     }
 
     /// Returns the packets transmitted so far by links and applications; each hop counts.

@@ -344,7 +344,7 @@ impl Cluster {
         Router::start(
             program,
             node,
-            Listen { addresses, port, has_ipv6: self.plan.has_ipv6() },
+            Listen { addresses, port, has_ipv6: self.plan.has_ipv6(), has_tcp: false },
             config,
         )
     }

@@ -1,6 +1,6 @@
-//! Testbeds of a cluster behind its balancer, built from network namespaces on one machine:
-//! consumers, balancers, members, producers, links with rates, and shares of processors. See the
-//! README for a diagram.
+//! Testbeds built from network namespaces on one machine: a cluster behind its balancer, with
+//! consumers, balancers, members, producers, links with rates, and shares of processors; and a
+//! chain of two routers. See the README for a diagram.
 //!
 //! Layer 6 (users).
 
@@ -8,6 +8,7 @@
 
 mod balancer;
 mod cgroup;
+mod chain;
 mod cleanup;
 mod cluster;
 mod diagram;
@@ -22,6 +23,7 @@ mod process;
 mod router;
 
 pub use balancer::Balancer;
+pub use chain::{Chain, ChainPlan, ChainTransport};
 pub use cleanup::{Cleaned, clean, needs_root};
 pub use cluster::{Cluster, Member};
 pub use endpoints::{

@@ -141,6 +141,13 @@ pub(crate) struct InterfaceCounters {
     pub(crate) lost_out: u64,
 }
 
+impl InterfaceCounters {
+    /// Returns the bytes received, including Ethernet headers.
+    pub(crate) const fn received_bytes(&self) -> u64 {
+        self.bytes_in
+    }
+}
+
 /// Parses the counters of each interface in `/proc/net/dev`.
 pub(crate) fn parse_net_dev(text: &str) -> impl Iterator<Item = (&str, InterfaceCounters)> {
     text.lines().skip(2).filter_map(|line| {
@@ -212,6 +219,19 @@ impl Node {
             node.limit(switch, rate)?;
         }
         Ok(node)
+    }
+
+    /// Makes a node without interfaces.
+    pub(crate) fn unconnected(
+        lab: &str,
+        directory: &Path,
+        name: &str,
+        addresses: Addresses,
+    ) -> Result<Node, LabError> {
+        let netns = format!("{lab}-{name}");
+        netns::make(&[&netns])?;
+        let (name, directory) = (name.to_owned(), directory.to_owned());
+        Ok(Node { name, netns, addresses, cgroup: None, directory })
     }
 
     fn connect(&self, switch: &Switch, net: Net) -> Result<(), LabError> {

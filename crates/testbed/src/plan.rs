@@ -28,6 +28,25 @@ pub enum RouterProgram {
     },
 }
 
+impl RouterProgram {
+    /// Returns NDNd, another project's router. Its configuration is written by a shell, as it takes
+    /// no options.
+    pub fn ndnd(program: &std::path::Path) -> Self {
+        let script = "cat >$NW_LAB_FOLDER/ndnd.yml <<YAML\n\
+            core: {log_level: WARN}\n\
+            faces:\n  udp: {enabled_unicast: true, enabled_multicast: false, \
+            port_unicast: $NW_LAB_PORT, default_mtu: 1420}\n  tcp: {enabled: true, \
+            port_unicast: $NW_LAB_PORT}\n  unix: {enabled: true, socket_path: $NW_LAB_SOCKET}\n  \
+            websocket: {enabled: false}\nfw: {threads: 1}\nmgmt: {allow_localhop: true}\n\
+            tables:\n  content_store: {capacity: 4096}\nYAML\n\
+            exec \"$0\" fw run $NW_LAB_FOLDER/ndnd.yml";
+        RouterProgram::Other {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), script.into(), program.display().to_string()],
+        }
+    }
+}
+
 /// The transport between endpoints and the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {

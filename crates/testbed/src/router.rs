@@ -26,6 +26,8 @@ pub(crate) struct Listen {
     pub(crate) addresses: Addresses,
     pub(crate) port: u16,
     pub(crate) has_ipv6: bool,
+    /// Whether it also listens for TCP, over IPv4.
+    pub(crate) has_tcp: bool,
 }
 
 /// A router that runs on a node.
@@ -55,8 +57,9 @@ impl Router {
                 if at.has_ipv6 {
                     listen.push(format!("[{}]:{}", at.addresses.v6, at.port));
                 }
+                let tcp = if at.has_tcp { &listen[..1] } else { &[] };
                 let text = format!(
-                    "[faces.unix]\npath = {socket:?}\n[faces.tcp]\nlisten = []\n[faces.udp]\nlisten = {listen:?}\n\
+                    "[faces.unix]\npath = {socket:?}\n[faces.tcp]\nlisten = {tcp:?}\n[faces.udp]\nlisten = {listen:?}\n\
                      [forwarder]\nshards = 1\n[log]\nlevel = \"warn\"\n{config}"
                 );
                 std::fs::write(&file, text).map_err(LabError::at("write", &file))?;

@@ -8,6 +8,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod attack;
+pub mod bulk;
 pub mod client_link;
 pub mod generator;
 pub mod link;

@@ -42,6 +42,10 @@ section! {
         /// suffices above a quarter of queue_kib; above half of queue_kib packets are marked at
         /// once.
         marking_interval_ms: u32 = 100, in 1..=60_000;
+        /// Send no more Interests to a peer that marks congestion than its link can return Data
+        /// for, in turn for each downstream face and each flow. Costs nothing until a link is
+        /// short.
+        interest_shaping: bool = true;
         /// Maximum memory for incomplete fragmented packets, all faces together, MiB. One face may
         /// use 4 MiB, and at most as much as is free beyond it.
         reassembly_mib: u32 = 32, in 1..=4096;

@@ -16,6 +16,18 @@ use std::path::PathBuf;
 pub enum BenchCommand {
     /// Generate and answer traffic through one router, or in memory, and print the results
     Run(Run),
+    /// Start downloads at a rate, and measure how they share a link
+    ///
+    /// Repeats the experiment of "Bulk of Interest": start and stop of each file, pending
+    /// Interests, retransmissions, link load and goodput over time. Needs a producer: `nw bench
+    /// answer --payload 8000` at this or another router.
+    Bulk(Bulk),
+    /// Attack a router, and measure what bystanders keep
+    ///
+    /// Each scenario fills the router's state in another way: see `--scenario`. A consumer and a
+    /// producer that have nothing to do with it are measured before, during and after the attack.
+    /// Only for routers that are yours.
+    Attack(Attack),
     /// Send Interests by a rule and measure the answers
     ///
     /// Needs a producer: `nw bench answer` at this or another router, or at the other end of a
@@ -57,6 +69,111 @@ pub enum Over {
     Router,
     /// A forwarding plane in this process, without sockets
     Memory,
+}
+
+#[derive(Debug, Args)]
+pub struct Bulk {
+    #[command(flatten)]
+    pub router: RouterArgs,
+    /// Files started per second
+    #[arg(long, default_value_t = 10.0, value_name = "N")]
+    pub files_per_s: f64,
+    /// Seconds in which files are started
+    #[arg(long, default_value_t = 10.0, value_name = "S")]
+    pub seconds: f64,
+    /// Size of a file, bytes; the default is 10 Mbit
+    #[arg(long, default_value_t = 1_250_000, value_name = "BYTES")]
+    pub size: u64,
+    /// Content of a segment, bytes
+    #[arg(
+        long,
+        default_value_t = 8000,
+        value_name = "BYTES",
+        value_parser = clap::value_parser!(u64).range(1..=8000)
+    )]
+    pub payload: u64,
+    /// Prefix of the names, as at `nw bench answer`
+    #[arg(long, default_value = "/bench", value_name = "NAME")]
+    pub prefix: Name,
+    /// InterestLifetime, milliseconds
+    #[arg(
+        long,
+        default_value_t = 4000,
+        value_name = "MS",
+        value_parser = clap::value_parser!(u64).range(100..=60_000)
+    )]
+    pub lifetime: u64,
+    /// Maximum number of outstanding Interests of a file
+    #[arg(
+        long,
+        default_value_t = 256,
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(2..=65_536)
+    )]
+    pub window: u64,
+    /// Rate of the link that limits the downloads, Mbit/s: results are compared with it
+    #[arg(long, value_name = "MBIT")]
+    pub link_rate: Option<f64>,
+    /// Round-trip time of that link without queues, milliseconds
+    #[arg(long, default_value_t = 0.0, value_name = "MS", requires = "link_rate")]
+    pub link_rtt: f64,
+    /// Write tables (files.csv, samples.csv), bulk.json and charts (bulk.html) into this folder
+    #[arg(long, short, value_name = "FOLDER")]
+    pub output: Option<PathBuf>,
+    /// Print the whole result as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Attack {
+    #[command(flatten)]
+    pub router: RouterArgs,
+    /// Attack to run
+    #[arg(long, value_enum, default_value_t = AttackScenario::All)]
+    pub scenario: AttackScenario,
+    /// Where the attackers connect, such as udp4://127.0.0.1:6363; default: --socket
+    #[arg(long, value_name = "URI")]
+    pub attack: Option<FaceUri>,
+    /// Number of attackers
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    pub attackers: usize,
+    /// Interests per second of each attacker
+    #[arg(long, default_value_t = 2000.0, value_name = "N")]
+    pub rate: f64,
+    /// Duration of each attack, and of the measurements before and after it, seconds
+    #[arg(long, default_value = "3", value_name = "S", value_parser = seconds)]
+    pub seconds: Duration,
+    /// Exchanges per second of the bystanders
+    #[arg(long, default_value_t = 500.0, value_name = "N")]
+    pub bystander_rate: f64,
+    /// Process of the router, to report its memory
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Print one JSON object per attack
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Attacks of `nw bench attack`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AttackScenario {
+    /// All of them, one after the other
+    All,
+    /// Interests with a lifetime of an hour, from few faces
+    FewFaces,
+    /// Interests with a short lifetime, from many faces
+    ManyFaces,
+    /// Interests under a prefix that never answers
+    Unanswered,
+    /// Answers that arrive just before the Interests expire
+    SlowProducer,
+    /// Consumers and a producer that exchange new Data as fast as they can
+    Collusion,
+    /// Registrations of the bystanders' prefix
+    Hijack,
+    /// Datagrams from addresses that are used once
+    SpoofedUdp,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,8 @@
 //! `nw bench`: generates traffic through a router or in memory, and prints the results.
 
 mod args;
+mod attack;
+mod bulk;
 
 pub use args::BenchCommand;
 
@@ -40,6 +42,8 @@ const WARM_UP_MAX: Duration = Duration::from_secs(600);
 pub fn bench(action: &BenchCommand) -> Result<ExitCode> {
     match action {
         BenchCommand::Run(args) => run(args),
+        BenchCommand::Bulk(args) => bulk::bulk(args),
+        BenchCommand::Attack(args) => attack::attack(args),
         BenchCommand::Generate(args) => generate(args),
         BenchCommand::Answer(args) => answer(args),
     }

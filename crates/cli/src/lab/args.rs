@@ -11,12 +11,66 @@ pub enum LabCommand {
     /// from standard input; `help` lists them. Needs root. Everything is removed at the end; `nw
     /// lab clean` removes what a killed testbed left.
     Cluster(Box<Cluster>),
+    /// Build two routers with one link between them, and keep them until Ctrl-C
+    ///
+    /// The topology of "Bulk of Interest". Each router is in a network namespace of its own. Prints
+    /// the sockets of both, and reads commands from standard input: `rate MBIT`, `down`, `up`,
+    /// `end`. Needs root. Everything is removed at the end; `nw lab clean` removes what a killed
+    /// testbed left.
+    Chain(Chain),
     /// Remove what killed testbeds left: processes, namespaces, control groups, files
     Clean {
         /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Debug, Args)]
+pub struct Chain {
+    /// Rate of the link, Mbit/s per direction
+    #[arg(long, default_value_t = 100.0, value_name = "MBIT")]
+    pub rate: f64,
+    /// Delay of the link, milliseconds per direction
+    ///
+    /// Needs a kernel with netem.
+    #[arg(long, default_value_t = 0.0, value_name = "MS")]
+    pub delay: f64,
+    /// Bytes that wait for the link before it drops packets
+    #[arg(long, default_value_t = 1 << 20, value_name = "BYTES")]
+    pub queue: u64,
+    /// Transport of the link
+    #[arg(long, value_enum, default_value_t = LinkBy::Tcp, value_name = "HOW")]
+    pub by: LinkBy,
+    /// Serve generated Data under this prefix at the second router, and route it there
+    #[arg(long, value_name = "PREFIX")]
+    pub serve: Option<nw_name::Name>,
+    /// Content of these Data, bytes
+    #[arg(
+        long,
+        default_value_t = 8000,
+        value_name = "BYTES",
+        value_parser = clap::value_parser!(u64).range(1..=8000)
+    )]
+    pub payload: u64,
+    /// Program and arguments of another router
+    ///
+    /// In the arguments {socket}, {port}, {address} and {folder} are replaced, and set in its
+    /// environment as NW_LAB_SOCKET and so on.
+    #[arg(long, value_name = "PROGRAM", num_args = 1.., allow_hyphen_values = true)]
+    pub router: Vec<String>,
+    /// Print JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Transport of the link of a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LinkBy {
+    /// UDP over IPv4
+    Udp,
+    /// TCP over IPv4
+    Tcp,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! `nw lab`: testbeds of network namespaces on this machine.
 
 mod args;
+mod chain;
 mod console;
 
 pub use args::LabCommand;
@@ -25,6 +26,7 @@ const STEP: Duration = Duration::from_millis(100);
 pub fn lab(action: &LabCommand) -> Result<ExitCode> {
     match action {
         LabCommand::Cluster(args) => cluster(args),
+        LabCommand::Chain(args) => chain::chain(args),
         LabCommand::Clean { json } => {
             let cleaned = clean()?;
             if *json {
@@ -56,6 +58,15 @@ fn cluster(args: &Arguments) -> Result<ExitCode> {
             "\n`help` lists the commands that can be typed here; Ctrl-C or `end` removes everything"
         )?;
     }
+    read_commands(&stop_flag, |line| console::execute(&mut cluster, line, args.json))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Passes lines of standard input to `execute` until it returns false or a signal arrives.
+fn read_commands(
+    stop_flag: &StopFlag,
+    mut execute: impl FnMut(&str) -> Result<bool>,
+) -> Result<()> {
     // Standard input is read in a thread of its own, as reading can't be interrupted.
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
@@ -74,7 +85,7 @@ fn cluster(args: &Arguments) -> Result<ExitCode> {
         }
         match lines.recv_timeout(STEP) {
             Ok(line) => {
-                if !console::execute(&mut cluster, &line, args.json)? {
+                if !execute(&line)? {
                     break;
                 }
             }
@@ -82,7 +93,7 @@ fn cluster(args: &Arguments) -> Result<ExitCode> {
             Err(RecvTimeoutError::Disconnected) => is_input_open = false,
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn plan(args: &Arguments) -> Result<Plan> {

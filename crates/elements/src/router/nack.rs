@@ -50,6 +50,8 @@ impl Router {
     ) -> RouteEvent {
         let (bytes, meta) = context.pool.view(packet);
         let reason = meta.link.nack.unwrap_or(NackReason::None);
+        // On a Nack, the mark is the pause that the upstream asks for.
+        let mark = meta.link.congestion_mark;
         self.pit.update_out(entry, meta.ingress, |record| record.nack = Some(reason));
         // A retry is sent on behalf of a downstream that is still waiting.
         let downstream = self.first_downstream(now, entry);
@@ -63,11 +65,11 @@ impl Router {
             Nacks::None => {}
             Nacks::One(face, reason) => {
                 if let Some(record) = self.pit.in_record(entry, face) {
-                    self.send_nack(entry, record, reason, context);
+                    self.send_nack(entry, record, (reason, mark), context);
                     self.pit.remove_in(entry, face);
                 }
             }
-            Nacks::All(reason) => self.send_nacks(entry, reason, context),
+            Nacks::All(reason) => self.send_nacks(entry, (reason, mark), context),
         }
         // "If no out-record still pending: timer 0."
         if !self.pit.out_records(entry).any(|record| is_pending(&record, now)) {
@@ -76,11 +78,12 @@ impl Router {
         route_event
     }
 
-    /// Sends a Nack to every downstream and removes their in-records.
+    /// Sends a Nack with a reason and a congestion mark (0: none) to every downstream and removes
+    /// their in-records.
     pub(super) fn send_nacks(
         &mut self,
         entry: EntryRef,
-        reason: NackReason,
+        reason: (NackReason, u64),
         context: &mut Context<'_, Out>,
     ) {
         let mut downstreams = core::mem::take(&mut self.downstreams);
@@ -101,7 +104,7 @@ impl Router {
         &self,
         entry: EntryRef,
         record: InRecord,
-        reason: NackReason,
+        (reason, congestion_mark): (NackReason, u64),
         context: &mut Context<'_, Out>,
     ) {
         if !self
@@ -111,7 +114,12 @@ impl Router {
         {
             return;
         }
-        let link = LinkFields { token: record.token, nack: Some(reason), ..LinkFields::default() };
+        let link = LinkFields {
+            token: record.token,
+            nack: Some(reason),
+            congestion_mark,
+            ..LinkFields::default()
+        };
         let Some(packet) = self.copy_interest_with(entry, link, context) else { return };
         let nonce_start = usize::from(self.pit.nonce_start(entry));
         context.pool.bytes_mut(&packet)[nonce_start..nonce_start + 4]

@@ -151,7 +151,7 @@ impl Router {
         context.drops.shortages.record(SharedPool::PendingInterests);
         let Some(face) = self.pit.record_victim(entry, claim) else { return false };
         if let Some(record) = self.pit.in_record(entry, face) {
-            self.send_nack(entry, record, NackReason::Congestion, context);
+            self.send_nack(entry, record, (NackReason::Congestion, 0), context);
         }
         context.drops.count(DropCause::PitEvicted);
         self.pit.remove_in(entry, face)
@@ -179,7 +179,7 @@ impl Router {
             _ => SharedPool::PendingInterests,
         });
         let Some(victim) = self.pit.select_victim(shortage, claim) else { return false };
-        self.send_nacks(victim, NackReason::Congestion, context);
+        self.send_nacks(victim, (NackReason::Congestion, 0), context);
         self.finish_unsatisfied(now, victim);
         context.drops.count(DropCause::PitEvicted);
         true

@@ -30,7 +30,7 @@ struct TakenOutbox {
 
 impl Faces {
     /// Queues a packet, with the link fields in its metadata, for [`flush`](Self::flush); or drops
-    /// and counts it.
+    /// and counts it; or keeps it as a Nack for [`take_refused`](Self::take_refused).
     #[inline]
     pub fn send(&mut self, now: Timestamp, id: FaceId, packet: Packet, pool: &mut Pool) {
         let Some(mut face) = self.slots.get_mut(id) else {
@@ -67,9 +67,11 @@ impl Faces {
         let mut drops = DropRecorder { face: &mut face.counters, total: &mut self.drops };
         let queue =
             QueueState { bytes: queue_bytes as u64, bytes_max: self.config.queue_bytes_max as u64 };
-        face.link.send(now, packet, queue, pool, &mut face.outbox, &mut drops);
-        let (full, reliable) = (face.outbox.is_full(), face.link.is_reliable());
-        if reliable {
+        let refused = face.link.send(now, packet, queue, pool, &mut face.outbox, &mut drops);
+        let (full, timed) =
+            (face.outbox.is_full(), face.link.is_reliable() || face.link.is_shaping());
+        self.refused.extend(refused);
+        if timed {
             self.arm_link(id, Timestamp::START);
         }
         if full {
@@ -123,6 +125,31 @@ impl Faces {
         self.xdp.kick();
         if self.xdp.changed {
             self.reconcile_xdp(self.current_time);
+        }
+    }
+
+    /// Moves the Interests that faces refused, because their link is short, to `batch`: as Nacks
+    /// received from their peers. Call it before waiting.
+    #[inline]
+    pub fn take_refused(&mut self, batch: &mut Vec<Packet>) {
+        batch.append(&mut self.refused);
+    }
+
+    /// Sends the Interests of a face whose turn it is.
+    pub(super) fn release_interests(&mut self, now: Timestamp, id: FaceId, pool: &mut Pool) {
+        let Some(face) = self.slots.get_mut(id) else { return };
+        if face.down || matches!(face.transport, Transport::Down | Transport::Null) {
+            let mut drops = DropRecorder { face: &mut face.counters, total: &mut self.drops };
+            return face.link.drop_waiting_interests(&mut drops);
+        }
+        self.open_outbox(now, id);
+        let Some(face) = self.slots.get_mut(id) else { return };
+        let mut drops = DropRecorder { face: &mut face.counters, total: &mut self.drops };
+        // Interests are small: they do not fill the queue of their own direction.
+        let queue = QueueState { bytes: 0, bytes_max: self.config.queue_bytes_max as u64 };
+        face.link.release_interests(now, queue, pool, &mut face.outbox, &mut drops);
+        if face.outbox.is_full() {
+            self.flush_face(id, pool);
         }
     }
 

@@ -96,6 +96,8 @@ pub struct Faces {
     events: Vec<FaceEvent>,
     /// Packets that closed faces had received, not passed to the host yet.
     last_packets: Vec<Packet>,
+    /// Interests that faces refused, as Nacks, not passed to the host yet.
+    refused: Vec<Packet>,
     drops: DropCounters,
     /// Counters of closed faces.
     closed_totals: FaceCounters,
@@ -140,6 +142,7 @@ impl Faces {
             timers: Timers::default(),
             events: Vec::new(),
             last_packets: Vec::new(),
+            refused: Vec::new(),
             drops: DropCounters::default(),
             closed_totals: FaceCounters::default(),
             current_time: Timestamp::START,
@@ -192,7 +195,7 @@ impl Faces {
             match self.timers.pop(now) {
                 None => return,
                 Some(Timer::Idle(id)) => self.check_idle(now, id, pool),
-                Some(Timer::Link(id)) => self.check_link(now, id),
+                Some(Timer::Link(id)) => self.check_link(now, id, pool),
                 Some(Timer::Pacing(id)) => self.send_queued(now, id),
                 Some(Timer::ReadPause(id)) => self.check_reading(now, id, pool),
                 Some(Timer::Reconnect(id)) => self.check_connection(now, id, pool),
@@ -224,6 +227,7 @@ impl Faces {
         let ids: Vec<FaceId> = self.ids().collect();
         ids.into_iter().for_each(|id| self.remove_face(id, CloseReason::Requested, pool));
         self.last_packets.drain(..).for_each(|packet| pool.release(packet));
+        self.refused.drain(..).for_each(|packet| pool.release(packet));
         (0..self.handshakes.len()).for_each(|index| drop(self.take_handshake(index as u32)));
         self.listeners.clear();
         self.sockets.clear();
@@ -404,6 +408,7 @@ impl Faces {
             drops.record(DropCause::FaceGone, face.outbox.items().len() as u64);
         }
         face.outbox.clear(pool);
+        face.link.drop_waiting_interests(&mut drops);
         face.link.close(&mut self.budget, &mut drops);
         self.send_budget.recharge(&mut face.charged, 0);
         self.send_budget.return_kernel_buffer(core::mem::take(&mut face.kernel_buffer));
@@ -487,7 +492,7 @@ impl Faces {
         }
     }
 
-    fn check_link(&mut self, now: Timestamp, id: FaceId) {
+    fn check_link(&mut self, now: Timestamp, id: FaceId, pool: &mut Pool) {
         let Some(face) = self.slots.get_mut(id) else { return };
         face.link_timer = None;
         let mut drops = DropRecorder { face: &mut face.counters, total: &mut self.drops };
@@ -505,6 +510,9 @@ impl Faces {
             let queued = face.queued_memory_bytes();
             self.send_budget.recharge(&mut face.charged, queued);
             not_before = now + self.config.burst_pause;
+        }
+        if self.slots.get(id).is_some_and(|face| face.link.is_shaping()) {
+            self.release_interests(now, id, pool);
         }
         self.arm_link(id, not_before);
     }

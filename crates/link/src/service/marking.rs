@@ -4,6 +4,9 @@
 //! interval / sqrt(n + 1)", where n is the number of marks since the queue was last below the
 //! threshold.
 //!
+//! A threshold in bytes is a time on a slow link and nothing on a fast one. So a queue that the
+//! link sends within [`TARGET`] at its present rate is not long, whatever it holds.
+//!
 //! A queue that fills within one interval would overflow before its first mark. So the interval is
 //! a quarter while the queue is above a quarter of its bound, and a sixteenth above half of it; a
 //! queue above half is marked at once.
@@ -52,6 +55,9 @@ pub struct QueueState {
     pub bytes_max: u64,
 }
 
+/// Time in which a link sends a queue that is not long.
+const TARGET: Duration = Duration::from_millis(2);
+
 /// Marking state of one face.
 #[derive(Clone, Debug, Default)]
 pub struct Marking {
@@ -62,17 +68,20 @@ pub struct Marking {
     /// Marks since the queue was last below the threshold.
     marks: u32,
     fill: Fill,
+    /// Bytes that the face had sent at `since`.
+    sent_bytes: u64,
 }
 
 impl Marking {
-    /// Returns whether a packet sent now gets a mark. Must be called for each packet.
+    /// Returns whether a packet sent now gets a mark. Must be called for each packet. `sent_bytes`:
+    /// what the face has sent so far.
     #[inline]
     pub fn is_due(
         &mut self,
         now: Timestamp,
         queue: QueueState,
-        threshold: u64,
-        interval: Duration,
+        sent_bytes: u64,
+        (threshold, interval): (u64, Duration),
     ) -> bool {
         if queue.bytes <= threshold {
             if self.next.is_some() {
@@ -85,22 +94,33 @@ impl Marking {
             Some(next) if now < next && fill == self.fill => false,
             Some(next) => {
                 let due = now >= next || fill == Fill::High && self.marks == 0;
-                self.schedule(now, due, fill, interval);
+                let due = due && (fill == Fill::High || self.is_long(now, queue, sent_bytes));
+                if due || now >= next {
+                    (self.since, self.sent_bytes) = (now, sent_bytes);
+                }
+                self.schedule(due, fill, interval);
                 due
             }
             None => {
-                self.since = now;
+                (self.since, self.sent_bytes) = (now, sent_bytes);
                 let due = fill == Fill::High;
-                self.schedule(now, due, fill, interval);
+                self.schedule(due, fill, interval);
                 due
             }
         }
     }
 
-    fn schedule(&mut self, now: Timestamp, marked: bool, fill: Fill, interval: Duration) {
+    /// Returns whether the link needs longer than the target for the queue, at the rate since the
+    /// last decision.
+    fn is_long(&self, now: Timestamp, queue: QueueState, sent_bytes: u64) -> bool {
+        let entered = sent_bytes.saturating_sub(self.sent_bytes) as f64;
+        let elapsed = now.since(self.since).as_secs_f64();
+        queue.bytes as f64 * elapsed > entered * TARGET.as_secs_f64()
+    }
+
+    fn schedule(&mut self, marked: bool, fill: Fill, interval: Duration) {
         if marked {
             self.marks += 1;
-            self.since = now;
         }
         self.fill = fill;
         let interval = interval / fill.interval_parts();
@@ -118,7 +138,7 @@ mod tests {
         let interval = Duration::from_millis(100);
         let mut due = |ms, bytes| {
             let queue = QueueState { bytes, bytes_max: 1 << 20 };
-            marking.is_due(Timestamp::from_millis(ms), queue, 1000, interval)
+            marking.is_due(Timestamp::from_millis(ms), queue, 0, (1000, interval))
         };
         assert!(!due(0, 1000));
         assert!(!due(1, 1001));
@@ -137,11 +157,32 @@ mod tests {
     }
 
     #[test]
+    fn queue_that_a_fast_link_sends_within_the_target_is_not_marked() {
+        let mut marking = Marking::default();
+        let mut due = |ms: u64, bytes, bytes_per_ms: u64| {
+            let queue = QueueState { bytes, bytes_max: 1 << 30 };
+            let limits = (65_536, Duration::from_millis(100));
+            marking.is_due(Timestamp::from_millis(ms), queue, ms * bytes_per_ms, limits)
+        };
+        // A megabyte at 1.25 GB/s takes less than a millisecond.
+        assert!((0..1000).all(|ms| !due(ms, 1_000_000, 1_250_000)));
+        // At 12.5 MB/s it takes 80 ms.
+        let mut marking = Marking::default();
+        let mut due = |ms: u64| {
+            let queue = QueueState { bytes: 1_000_000, bytes_max: 1 << 30 };
+            let limits = (65_536, Duration::from_millis(100));
+            marking.is_due(Timestamp::from_millis(ms), queue, ms * 12_500, limits)
+        };
+        assert!((0..100).all(|ms| !due(ms)) && due(100));
+    }
+
+    #[test]
     fn queue_above_half_of_its_bound_marks_at_once() {
         let mut marking = Marking::default();
         let mut due = |ms, bytes| {
             let queue = QueueState { bytes, bytes_max: 1000 };
-            marking.is_due(Timestamp::from_millis(ms), queue, 10, Duration::from_millis(160))
+            let limits = (10, Duration::from_millis(160));
+            marking.is_due(Timestamp::from_millis(ms), queue, 0, limits)
         };
         assert!(due(0, 501) && !due(1, 501) && !due(7, 900));
         // 160 / 16 / sqrt(2) = 7.1.
@@ -156,7 +197,8 @@ mod tests {
         let mut marking = Marking::default();
         let mut due = |ms, bytes| {
             let queue = QueueState { bytes, bytes_max: 1000 };
-            marking.is_due(Timestamp::from_millis(ms), queue, 10, Duration::from_millis(160))
+            let limits = (10, Duration::from_millis(160));
+            marking.is_due(Timestamp::from_millis(ms), queue, 0, limits)
         };
         assert!(!due(0, 20) && !due(30, 20));
         assert!(!due(31, 300) && !due(39, 300) && due(40, 300));

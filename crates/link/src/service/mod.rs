@@ -3,7 +3,7 @@
 //! ```text
 //!  receive: link packet ─▶ check ─▶ acknowledge, drop duplicates ─▶ reassemble ─▶ decode
 //!           ─▶ network packet
-//!  send:    network packet + link fields ─▶ mark congestion ─▶ header ─▶ fragment ─▶ Outbox
+//!  send:    network packet + link fields ─▶ shape Interests ─▶ mark congestion ─▶ header ─▶ fragment ─▶ Outbox
 //! ```
 //!
 //! Rules of NDNLPv2 for received fields: NextHopFaceId only where local fields are enabled;
@@ -20,6 +20,8 @@ mod received;
 mod reliability;
 mod send;
 mod settings;
+mod shaped;
+mod shaping;
 
 pub use marking::{Marking, QueueState};
 pub use peer_window::ReceiveWindow;
@@ -73,6 +75,8 @@ pub struct LinkService {
     /// Present while the flag is set.
     reliability: Option<Box<Reliability>>,
     window: ReceiveWindow,
+    /// Present while the link is short: see `shaping`.
+    shaper: Option<Box<shaping::InterestShaper>>,
 }
 
 impl LinkService {
@@ -88,6 +92,7 @@ impl LinkService {
             reassembler: None,
             reliability: None,
             window: ReceiveWindow::default(),
+            shaper: None,
         };
         link.apply_settings(settings);
         link
@@ -257,12 +262,13 @@ impl LinkService {
         is_new
     }
 
-    /// Returns when [`expire`](Self::expire) or [`send_due`](Self::send_due) must be called next.
-    /// `None`: no need.
+    /// Returns when [`expire`](Self::expire), [`send_due`](Self::send_due) or
+    /// [`release_interests`](Self::release_interests) must be called next. `None`: no need.
     pub fn deadline(&self) -> Option<Timestamp> {
         let reassembly = self.reassembler.as_ref().and_then(|reassembler| reassembler.deadline());
         let reliability = self.reliability.as_ref().and_then(|reliability| reliability.deadline());
-        [reassembly, reliability].into_iter().flatten().min()
+        let shaping = self.shaper.as_ref().map(|shaper| shaper.deadline());
+        [reassembly, reliability, shaping].into_iter().flatten().min()
     }
 
     /// Drops incomplete packets whose time is over.
@@ -288,6 +294,7 @@ impl LinkService {
         drops: &mut DropRecorder<'_>,
     ) {
         self.close(budget, drops);
+        self.drop_waiting_interests(drops);
         self.marking = Marking::default();
         self.sequence = self.sequence.max(now.as_nanos());
         self.reliability = None;
@@ -338,7 +345,11 @@ impl LinkService {
         if let Err(error) = decode::decode_lazily(pool, &packet) {
             return drop_packet(packet, pool, drops, DropReason::Malformed(error.fault));
         }
-        drops.face.count_in(pool.meta(&packet).kind);
+        let meta = pool.meta(&packet);
+        drops.face.count_in(meta.kind);
+        if self.shaper.is_some() || meta.link.congestion_mark != 0 {
+            self.on_feedback(now, &packet, source, pool);
+        }
         Some(packet)
     }
 }

@@ -30,7 +30,8 @@ const LENGTHS_GROW_MAX: usize = 2;
 
 impl LinkService {
     /// Puts one packet and its link fields into the outbox, or drops and counts it. `queue` is the
-    /// send queue as it is before this packet.
+    /// send queue as it is before this packet. Returns an Interest that the link can't serve in
+    /// time, as a Nack from the peer, for the host to forward.
     #[inline]
     pub fn send(
         &mut self,
@@ -40,13 +41,18 @@ impl LinkService {
         pool: &mut Pool,
         outbox: &mut Outbox,
         drops: &mut DropRecorder<'_>,
-    ) {
+    ) -> Option<Packet> {
         let meta = pool.meta(&packet);
+        if self.shaper.is_some() && meta.kind == Kind::Interest {
+            return self.send_shaped(now, packet, queue, pool, outbox, drops);
+        }
         let header = self.header(meta.kind, &meta.link);
         if meta.link.announcement != AnnouncementRef::NONE {
-            return self.send_announced(now, packet, header, queue, pool, outbox, drops);
+            self.send_announced(now, packet, header, queue, pool, outbox, drops);
+            return None;
         }
         self.send_with(now, packet, header, queue, pool, outbox, drops);
+        None
     }
 
     /// Sends a packet with a prefix announcement, or without it where the MTU leaves no space.
@@ -78,7 +84,7 @@ impl LinkService {
 
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "those of `send` and the header")]
-    fn send_with(
+    pub(super) fn send_with(
         &mut self,
         now: Timestamp,
         packet: Packet,
@@ -95,7 +101,8 @@ impl LinkService {
         if self.settings.flags.contains(FaceFlags::CONGESTION_MARKING) {
             let (threshold, interval) =
                 (self.settings.marking_threshold, self.settings.marking_interval);
-            if self.marking.is_due(now, queue, threshold, interval) {
+            let sent_bytes = drops.face.out_bytes;
+            if self.marking.is_due(now, queue, sent_bytes, (threshold, interval)) {
                 header.congestion_mark = header.congestion_mark.max(1);
                 drops.face.out_marks += 1;
             }
@@ -137,7 +144,7 @@ impl LinkService {
     }
 
     #[inline]
-    fn header(&self, kind: Kind, link: &LinkFields) -> LpHeader<'static> {
+    pub(super) fn header(&self, kind: Kind, link: &LinkFields) -> LpHeader<'static> {
         let mut header = LpHeader {
             pit_token: link.token,
             nack: link.nack,

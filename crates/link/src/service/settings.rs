@@ -23,6 +23,8 @@ pub struct LinkSettings {
     pub marking_interval: Duration,
     /// Congestion threshold, bytes of send queue.
     pub marking_threshold: u64,
+    /// Whether Interests are shaped once the peer marks congestion.
+    pub interest_shaping: bool,
     /// Limits of reliability, for when it is on.
     pub reliability: ReliabilityLimits,
 }
@@ -38,6 +40,7 @@ impl LinkSettings {
                 .with(FaceFlags::CONGESTION_MARKING, defaults.congestion_marking),
             marking_interval: defaults.marking_interval,
             marking_threshold: defaults.marking_threshold,
+            interest_shaping: defaults.interest_shaping,
             reliability: defaults.reliability,
         }
     }

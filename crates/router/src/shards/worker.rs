@@ -133,6 +133,7 @@ impl Worker {
                 }
             }
             self.tick(now);
+            self.forward_refused(now);
             self.faces.flush(&mut self.pool);
             self.queue_face_events();
             self.erase_step();
@@ -251,6 +252,15 @@ impl Worker {
                 self.links.send(0, MessageKind::Transmit, &packet, &self.pool);
                 self.pool.release(packet);
             }
+        }
+    }
+
+    /// Forwards the Interests that faces with a short link refused, as Nacks from their peers.
+    fn forward_refused(&mut self, now: Timestamp) {
+        self.faces.take_refused(&mut self.batch);
+        if !self.batch.is_empty() {
+            self.links.distribute(now, &mut self.batch, &mut self.pool);
+            self.forward(now);
         }
     }
 

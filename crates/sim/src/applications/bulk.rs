@@ -107,9 +107,9 @@ impl Application for Bulk {
                     self.counters.done_ns = Some(now.since(self.config.start).as_nanos() as u64);
                 }
             }
-            Arrival::Nack { name, reason } => {
+            Arrival::Nack { name, reason, pause } => {
                 if let Some(segment) = convention::segment(name) {
-                    self.fetcher.on_nack(now, segment, reason);
+                    self.fetcher.on_refusal(now, segment, reason, pause);
                 }
             }
             Arrival::Interest { .. } => return,

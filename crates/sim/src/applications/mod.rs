@@ -67,6 +67,8 @@ pub enum Arrival<'a> {
         name: NameRef<'a>,
         /// Nack reason.
         reason: nw_wire::NackReason,
+        /// Pause that it asks for.
+        pause: core::time::Duration,
     },
 }
 

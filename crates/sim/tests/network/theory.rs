@@ -143,7 +143,8 @@ fn simultaneous_interests_aggregated() {
     // yet.
     let to_producer = outcome.links.iter().find(|link| link.to == "n1").unwrap();
     let from_producer = outcome.links.iter().find(|link| link.from == "n1").unwrap();
-    assert_eq!((to_producer.packets, from_producer.packets), (8, 1));
+    let first_window = nw_app::fetch::FetchOptions::default().window_initial as u64;
+    assert_eq!((to_producer.packets, from_producer.packets), (first_window, 1));
     assert_eq!(outcome.applications.iter().filter(|row| row.done_s.is_some()).count(), 8);
 }
 

@@ -1,0 +1,207 @@
+//! `overload/…`: more demand than a link or a table holds.
+//!
+//! * `overload/bulk/N`: the experiment of "Bulk of Interest" with N files a second, in the simulator;
+//!   and, with the rights of root, through real routers in a chain of namespaces, beside NDNd where
+//!   `NDND_BIN` names its program.
+//! * `overload/others`: a consumer with a fixed window of 1000, which ignores marks, beside a
+//!   download of this project, over one link.
+//! * `overload/attack/NAME`: ten attackers, and what bystanders keep.
+
+use crate::report::Row;
+use crate::transfer::Place;
+use anyhow::{Context, Result, bail};
+use nw_app::{Client, FaceUri};
+use nw_experiments::{Failure, SimulatedChain, Watch, paper_plan, simulate, through_chain};
+use nw_testbed::{Chain, ChainPlan, ChainTransport, LabError, RouterProgram};
+use nw_traffic::attack::{AttackPlan, Scenario, StatePeak, attack};
+use nw_traffic::bulk::{BulkPlan, BulkResult, download};
+use nw_traffic::client_link::ClientLink;
+use nw_traffic::generator::{Generator, Limits, Load};
+use nw_traffic::link::drive;
+use nw_traffic::number_range::NumberRange;
+use nw_traffic::workload::{Pattern, Requests, Workload};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Attackers of a row.
+const ATTACKERS: usize = 10;
+/// Interests per second of each: together about what a processor sends.
+const ATTACK_RATE: f64 = 20_000.0;
+/// Exchanges per second of the bystanders.
+const BYSTANDER_RATE: f64 = 500.0;
+/// Time of each phase of an attack.
+const ATTACK_TIME: Duration = Duration::from_secs(5);
+/// Outstanding Interests of the consumer that ignores marks.
+const GREEDY_WINDOW: usize = 1000;
+/// Bytes that the other consumer downloads: about ten seconds at half of the link.
+const OTHER_BYTES: u64 = 60_000_000;
+
+/// Measures the rows. Those that need rights or programs that are missing are left out, with a
+/// line that says so.
+///
+/// # Errors
+/// If a router or a testbed fails.
+pub fn run(row: &str) -> Result<Vec<Row>> {
+    if let Some(files_per_s) = row.strip_prefix("overload/bulk/") {
+        return bulk(row, files_per_s.parse()?);
+    }
+    match row.strip_prefix("overload/attack/") {
+        Some(name) => attacked(row, name),
+        None => others(row),
+    }
+}
+
+fn bulk(row: &str, files_per_s: f64) -> Result<Vec<Row>> {
+    let simulated =
+        simulate(SimulatedChain::paper(files_per_s)).map_err(anyhow::Error::msg)?.summary;
+    let or_nan = |value: Option<f64>| [value.unwrap_or(f64::NAN)];
+    let mut rows = vec![
+        Row::new(row, "goodput_share", &or_nan(simulated.goodput_share)).at_least(0.97),
+        Row::new(row, "retransmitted_share", &[simulated.retransmitted_share]).at_most(0.001),
+        Row::new(row, "pending_in_bdp", &or_nan(simulated.pending_in_bdp)).at_most(4.0),
+        Row::new(row, "time_share", &or_nan(simulated.time_share)).at_most(1.05),
+        Row::new(row, "jain", &[simulated.jain]).at_least(0.95),
+    ];
+    let plan = ChainPlan::new(Place::new()?.nw);
+    let ndnd = std::env::var_os("NDND_BIN").map(|path| RouterProgram::ndnd(Path::new(&path)));
+    for (transport, unit) in [(ChainTransport::Tcp, "tcp"), (ChainTransport::Udp, "udp")] {
+        let plan = ChainPlan { transport, ..plan.clone() };
+        let Some(own) = chain(row, &plan, "nw", files_per_s)? else { return Ok(rows) };
+        let other = match (&ndnd, transport) {
+            (Some(router), ChainTransport::Udp) => {
+                let plan = ChainPlan { router: router.clone(), ..plan };
+                chain(row, &plan, "NDNd", files_per_s)?
+            }
+            _ => None,
+        };
+        rows.extend(chain_rows(row, unit, &own, other.as_ref()));
+    }
+    Ok(rows)
+}
+
+/// A value of a run, with its unit.
+type Value = (&'static str, fn(&BulkResult) -> f64);
+
+fn chain_rows(row: &str, unit: &str, own: &BulkResult, other: Option<&BulkResult>) -> Vec<Row> {
+    let values: [Value; 3] = [
+        ("goodput_share", |run| run.summary.goodput_share.unwrap_or(f64::NAN)),
+        ("retransmitted_share", |run| run.summary.retransmitted_share),
+        ("jain", |run| run.summary.jain),
+    ];
+    let make = |(name, value): Value| {
+        let made = Row::new(row, format!("{name} ({unit})"), &[value(own)]);
+        let made = match name {
+            "retransmitted_share" => made.at_most(0.001),
+            "jain" => made.at_least(0.95),
+            _ => made.at_least(0.97),
+        };
+        match other {
+            Some(other) => made.with_reference(value(other)),
+            None => made,
+        }
+    };
+    values.into_iter().map(make).collect()
+}
+
+/// Runs one load through a chain. `None` if it can't be built here.
+fn chain(row: &str, plan: &ChainPlan, name: &str, files_per_s: f64) -> Result<Option<BulkResult>> {
+    let watch = Watch { is_interrupted: &|| false, progress: &|_| {} };
+    match through_chain(plan, name, files_per_s, &watch) {
+        Ok(result) => Ok(Some(result)),
+        Err(Failure::Lab(error @ (LabError::Missing(_) | LabError::Refused { .. }))) => {
+            eprintln!("{row}: real routers are left out: {error}");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn others(row: &str) -> Result<Vec<Row>> {
+    let plan = ChainPlan { transport: ChainTransport::Udp, ..ChainPlan::new(Place::new()?.nw) };
+    let mut chain = match Chain::build(&plan) {
+        Ok(chain) => chain,
+        Err(error @ (LabError::Missing(_) | LabError::Refused { .. })) => {
+            eprintln!("{row} is left out: {error}");
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let downloads = BulkPlan { file_bytes: OTHER_BYTES, seconds: 1.0, ..paper_plan(1.0) };
+    chain.serve(&downloads.prefix, downloads.payload)?;
+    let near = chain.near().uri();
+    let (own, link_share) = std::thread::scope(|scope| {
+        let greedy = scope.spawn(|| greedy(&near, &downloads));
+        // It fills the link before the other one begins.
+        std::thread::sleep(Duration::from_secs(2));
+        let before = (chain.received_bytes(), std::time::Instant::now());
+        let mut client = Client::connect(&near)?;
+        let own = download(&mut client, &downloads, "nw", None, &Mutex::new(None))?;
+        let bytes = chain.received_bytes()?.saturating_sub(before.0?);
+        let link_share =
+            bytes as f64 * 8.0 / before.1.elapsed().as_secs_f64() / plan.rate_mbit / 1e6;
+        greedy.join().unwrap_or_else(|_| bail!("the greedy consumer failed"))?;
+        anyhow::Ok((own, link_share))
+    })?;
+    // Half of what the link carries in content.
+    let fair_mbit = 0.5 * plan.rate_mbit * 8000.0 / (8070.0 + 6.0 * 64.0);
+    Ok(vec![
+        Row::new(row, "link_share", &[link_share]).at_least(0.95),
+        Row::new(row, "fair_share", &[own.summary.goodput_mbit / fair_mbit]).at_least(0.95),
+    ])
+}
+
+/// Requests new names with a fixed window, for longer than the download takes at its fair share.
+fn greedy(router: &FaceUri, downloads: &BulkPlan) -> Result<()> {
+    let workload = Workload {
+        prefix: downloads.prefix.clone().with_generic("greedy"),
+        seed: 7,
+        names: 5_000_000,
+        pattern: Pattern::Sequential,
+        zipf: 0.0,
+        components: NumberRange::exactly(6),
+        name_len: NumberRange::exactly(60),
+        payload: NumberRange::exactly(downloads.payload),
+        can_be_prefix: 0.0,
+        hit_ratio: None,
+    };
+    let limits = Limits {
+        packets: None,
+        duration: Duration::from_secs(14),
+        lifetime: Duration::from_secs(4),
+    };
+    let load = Load::Closed { window: GREEDY_WINDOW };
+    let mut generator = Generator::new(&workload, Requests::new(&workload), load, limits, 7);
+    drive(&mut ClientLink::new(Client::connect(router)?), &mut generator)?;
+    Ok(())
+}
+
+fn attacked(row: &str, name: &str) -> Result<Vec<Row>> {
+    let scenario = Scenario::ALL
+        .into_iter()
+        .find(|scenario| scenario.as_str() == name)
+        .context("an unknown attack")?;
+    let place = Place::new()?;
+    let port = std::net::UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();
+    let (router, socket) = place.router(
+        "attacked",
+        &format!("[faces.udp]\nlisten = [\"127.0.0.1:{port}\"]\n[faces.tcp]\nlisten = []\n"),
+    )?;
+    let plan = AttackPlan {
+        scenario,
+        router: format!("unix://{}", socket.display()).parse()?,
+        attacked: format!("udp4://127.0.0.1:{port}").parse()?,
+        attackers: ATTACKERS,
+        rate: ATTACK_RATE,
+        duration: ATTACK_TIME,
+        bystander_rate: BYSTANDER_RATE,
+    };
+    let memory = || StatePeak { memory_kib: router.status("VmRSS"), ..StatePeak::default() };
+    let result = attack(&plan, &AtomicBool::new(false), memory)?;
+    Ok(vec![
+        Row::new(row, "bystander_share", &[result.bystander_share]).at_least(0.95),
+        Row::new(row, "rtt_ratio", &[result.rtt_ratio]).at_most(2.0),
+        Row::new(row, "memory_mib", &[result.state.memory_kib as f64 / 1024.0]),
+    ])
+}

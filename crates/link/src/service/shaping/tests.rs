@@ -1,0 +1,192 @@
+//! The shaper against a link of known rate, in virtual time.
+
+use super::rate::RateControl;
+use super::*;
+use nw_element_api::{FaceId, Pool, decode};
+use nw_name::{HashKey, Name};
+use nw_wire::InterestBuilder;
+
+const KEY: HashKey = HashKey::new([1, 2, 3, 4]);
+
+fn face(number: u32) -> FaceId {
+    FaceId::from_slot(FaceId::FIRST + number, 0)
+}
+
+/// Passes one Interest for `flow`/`segment` from downstream face `from` to the shaper.
+fn admit(
+    shaper: &mut InterestShaper,
+    now: Timestamp,
+    from: u32,
+    flow: &str,
+    segment: u64,
+) -> Admission {
+    let mut pool = Pool::new(KEY, 4, 64);
+    let name = flow.parse::<Name>().expect("a name").with_segment(segment);
+    let wire = InterestBuilder::new(name.as_ref()).nonce(7).encode();
+    let packet = pool.copy_of(&wire).expect("space");
+    decode::decode(&mut pool, &packet).expect("an Interest");
+    pool.meta_mut(&packet).ingress = face(from);
+    let admission = {
+        let (bytes, meta) = pool.view(&packet);
+        shaper.admit(now, bytes, meta)
+    };
+    pool.release(packet);
+    admission
+}
+
+/// Returns a shaper of known rate that has spent `spent` bytes of credit.
+fn shaper_at(now: Timestamp, bytes_per_s: f64, spent: f64) -> InterestShaper {
+    let mut shaper = InterestShaper::new(now, 9);
+    shaper.rate = RateControl::with_rate(now, bytes_per_s);
+    shaper.rate.spend(spent);
+    shaper
+}
+
+fn name_of(interest: &WaitingInterest) -> String {
+    nw_wire::Interest::check(&interest.bytes).expect("an Interest").name().to_string()
+}
+
+#[test]
+fn shaper_with_backlog_serves_faces_and_flows_in_turn() {
+    let now = Timestamp::from_millis(1);
+    let mut shaper = shaper_at(now, 1e6, 1e6);
+    // Face 0 asks for 300 segments of one flow, face 1 for 5 of each of two flows.
+    (0..300).for_each(|n| assert_eq!(admit(&mut shaper, now, 0, "/greedy", n), Admission::Queued));
+    for n in 0..5 {
+        assert_eq!(admit(&mut shaper, now, 1, "/a", n), Admission::Queued);
+        assert_eq!(admit(&mut shaper, now, 1, "/b", n), Admission::Queued);
+    }
+    let mut order = Vec::new();
+    for step in 0..2000 {
+        let at = now + Duration::from_millis(1010 + step);
+        order.extend(core::iter::from_fn(|| shaper.release(at)).map(|i| name_of(&i)));
+    }
+    let first = &order[..20];
+    let of = |prefix: &str| first.iter().filter(|name| name.starts_with(prefix)).count();
+    assert!((9..=11).contains(&of("/greedy")), "{first:?}");
+    assert!((4..=6).contains(&of("/a")) && (4..=6).contains(&of("/b")), "{first:?}");
+}
+
+#[test]
+fn shaper_refuses_interest_that_would_wait_half_its_lifetime() {
+    let now = Timestamp::from_millis(1);
+    let mut shaper = shaper_at(now, 1e6, 1e6);
+    let mut queued = 0;
+    let pause = loop {
+        match admit(&mut shaper, now, 0, "/greedy", queued) {
+            Admission::Queued => queued += 1,
+            Admission::Refused(pause) => break pause,
+            Admission::Send => panic!("no credit"),
+        }
+    };
+    // 2 s at 1 MB/s are 500 Interests of the first cost, 4000 bytes.
+    assert!((490..=500).contains(&queued), "{queued}");
+    assert!(pause < Duration::from_millis(10), "{pause:?}");
+    // Another face is not affected.
+    assert_eq!(admit(&mut shaper, now, 1, "/other", 0), Admission::Queued);
+}
+
+#[test]
+fn shaper_retransmission_of_waiting_interest_replaces_it() {
+    let now = Timestamp::from_millis(1);
+    let mut shaper = shaper_at(now, 1e6, 1e6);
+    for _ in 0..3 {
+        assert_eq!(admit(&mut shaper, now, 0, "/a", 1), Admission::Queued);
+    }
+    assert_eq!(shaper.len(), 1);
+}
+
+#[test]
+fn shaper_expired_interests_are_counted_and_not_sent() {
+    let now = Timestamp::from_millis(1);
+    let mut shaper = shaper_at(now, 1e6, 1e4);
+    assert_eq!(admit(&mut shaper, now, 0, "/a", 1), Admission::Queued);
+    assert!(shaper.release(now + Duration::from_secs(60)).is_none());
+    assert_eq!((shaper.expired(), shaper.len()), (1, 0));
+    assert!(shaper.is_over(now + Duration::from_secs(61)));
+}
+
+#[test]
+fn shaper_full_queue_refuses_and_stays_bounded() {
+    let now = Timestamp::from_millis(1);
+    let mut shaper = shaper_at(now, 1e11, 1e12);
+    let refused = (0..QUEUE_MAX as u64 + 100)
+        .filter(|n| matches!(admit(&mut shaper, now, 0, "/a", *n), Admission::Refused(_)))
+        .count();
+    assert_eq!((shaper.len(), refused), (QUEUE_MAX, 100));
+}
+
+/// Runs a far queue that is drained at `capacity` bytes per second and marked above 64 KB. Returns
+/// the mean rate of the last half, relative to the capacity.
+fn settle(control: &mut RateControl, start_ms: u64, capacity: f64) -> f64 {
+    let (mut queue, mut sum) = (0.0_f64, 0.0);
+    for ms in start_ms..start_ms + 10_000 {
+        let now = Timestamp::from_millis(ms);
+        control.refill(now);
+        queue += control.bytes_per_s() / 1000.0;
+        let sent = queue.min(capacity / 1000.0);
+        queue -= sent;
+        control.on_data(now, sent as usize, true, queue > 65_536.0);
+        if ms >= start_ms + 5000 {
+            sum += sent;
+        }
+    }
+    sum / (capacity * 5.0)
+}
+
+#[test]
+fn rate_control_fills_the_link_and_follows_its_changes() {
+    for first in [1e5, 1.25e7, 1e9] {
+        let mut control = RateControl::with_rate(Timestamp::START, first);
+        let used = settle(&mut control, 0, 1.25e7);
+        assert!(used > 0.985, "{used} from {first}");
+        let used = settle(&mut control, 10_000, 1.25e6);
+        assert!(used > 0.98, "{used} of a tenth, from {first}");
+        let used = settle(&mut control, 20_000, 1.25e7);
+        assert!(used > 0.985, "{used} back, from {first}");
+    }
+}
+
+#[test]
+fn flow_without_answers_costs_little() {
+    let now = Timestamp::from_millis(1);
+    let mut table = FlowTable::default();
+    (0..200).for_each(|_| {
+        table.on_sent(now, 1);
+        table.on_sent(now, 2);
+        table.on_data(2, 8000);
+    });
+    let cost = |flow, ms| table.interest_cost(Timestamp::from_millis(ms), flow);
+    assert!(cost(1, 100) > 7900.0, "its Interests may be outstanding still");
+    assert!(cost(1, 6000) <= 100.0, "{}", cost(1, 6000));
+    assert!(cost(2, 6000) > 7900.0, "{}", cost(2, 6000));
+    assert!(cost(3, 6000) > 7900.0, "a new flow costs what others do");
+}
+
+#[test]
+fn flow_table_stays_bounded() {
+    let mut table = FlowTable::default();
+    for flow in 0..100_000 {
+        table.on_sent(Timestamp::from_millis(flow), flow);
+    }
+    assert!(table.len() <= 4096);
+}
+
+#[test]
+fn flow_that_waits_long_is_marked_at_decreasing_intervals() {
+    let mut table = FlowTable::default();
+    let mut marks = 0;
+    for ms in 0..1000 {
+        let now = Timestamp::from_millis(ms);
+        table.on_released(now, 1, Duration::from_millis(30), Duration::from_millis(20));
+        marks += u32::from(table.on_data(1, 8000));
+    }
+    assert!((20..=40).contains(&marks), "{marks}");
+    table.on_released(
+        Timestamp::from_millis(1001),
+        1,
+        Duration::from_millis(3),
+        Duration::from_millis(20),
+    );
+    assert!(!table.on_data(1, 8000));
+}

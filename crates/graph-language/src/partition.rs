@@ -254,6 +254,9 @@ fn build_part(
     let mut connections = BTreeMap::new();
     let mut received_kinds: BTreeMap<usize, BTreeSet<u8>> = BTreeMap::new();
     for (from, to, connection) in connections_with_services(graph, placement) {
+        if from != service && to != Some(service) {
+            continue;
+        }
         let ends_here = to.is_none_or(|to| to == service);
         let source = match connection.from {
             _ if from != service => link_of.get(&from).copied().map(Source::Face),
@@ -271,8 +274,7 @@ fn build_part(
             Target::Face(face) => Some(Target::Face(index_in_part(&placement.faces, face))),
             Target::Faces => Some(Target::Faces),
         };
-        let touches_service = from == service || to == Some(service);
-        if let (true, Some(source), Some(target)) = (touches_service, source, target) {
+        if let (Some(source), Some(target)) = (source, target) {
             if from != service {
                 received_kinds
                     .entry(from)

@@ -176,8 +176,12 @@ fn check_change(from: &Wish, to: &Wish, faults: &[u8], end: usize) {
     assert_eq!(world.lost, 0, "nothing that was pending is lost");
 }
 
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn chain_changed_with_faults_reachable_throughout(

@@ -230,6 +230,15 @@ fn dead_instance_started_again_and_nothing_else_done() {
 }
 
 #[test]
+fn link_that_is_down_needs_no_plan() {
+    let target = Wish { text: campus(), replicas: vec![], registered: false }.target();
+    let mut observed = World::of(&target).observe();
+    let faces = observed.instances.iter_mut().flat_map(|seen| &mut seen.faces);
+    faces.for_each(|face| face.is_up = false);
+    assert!(plan(&target, &observed).is_empty());
+}
+
+#[test]
 fn plan_id_changes_with_the_world_and_with_the_target() {
     let target = Wish { text: campus(), replicas: vec![], registered: false }.target();
     let other = Wish { text: campus(), replicas: vec![("br1".to_owned(), 2)], registered: false };

@@ -260,8 +260,8 @@ impl<'a> Planner<'a> {
         self.wave(Phase::Wire, steps);
     }
 
-    /// Waits until all links between instances are up, if a new path is about to be used. Otherwise a
-    /// link that is down is connected again by its services, without a plan.
+    /// Waits until all links between instances are up, if a new path is about to be used. Otherwise
+    /// a link that is down is connected again by its services, without a plan.
     fn connect(&mut self) {
         if self.kept.is_empty() && self.waves.is_empty() {
             return;

@@ -70,7 +70,9 @@ pub fn split(graph: &Graph, services: &[(String, Vec<String>)]) -> Result<Vec<Pa
     if !problems.is_empty() {
         return Err(problems);
     }
-    let build = |service| build_part(graph, services, &placement, &links, service);
+    let connections: Vec<ServiceConnection<'_>> =
+        connections_with_services(graph, &placement).collect();
+    let build = |service| build_part(graph, services, &placement, (&links, &connections), service);
     Ok((0..services.len()).map(build).collect())
 }
 
@@ -144,12 +146,15 @@ fn placement(
 /// Pairs of services that are linked, the lower index first.
 type Links = BTreeSet<(usize, usize)>;
 
+/// A connection with the services at its ends; `None` stands for the target `faces`.
+type ServiceConnection<'a> = (usize, Option<usize>, &'a Connection);
+
 /// Returns (from service, to service, connection) for each connection; `None` stands for the target
 /// `faces`. A connection from `faces` is returned once per service that has such faces.
 fn connections_with_services<'a>(
     graph: &'a Graph,
     placement: &'a Placement,
-) -> impl Iterator<Item = (usize, Option<usize>, &'a Connection)> {
+) -> impl Iterator<Item = ServiceConnection<'a>> {
     graph.connections.iter().flat_map(move |connection| {
         let to = match connection.to {
             Target::Port(node, _) => Some(placement.nodes[node]),
@@ -232,7 +237,7 @@ fn build_part(
     graph: &Graph,
     services: &[(String, Vec<String>)],
     placement: &Placement,
-    links: &Links,
+    (links, all): (&Links, &[ServiceConnection<'_>]),
     service: usize,
 ) -> Part {
     let mut part = Graph::default();
@@ -253,7 +258,7 @@ fn build_part(
     }
     let mut connections = BTreeMap::new();
     let mut received_kinds: BTreeMap<usize, BTreeSet<u8>> = BTreeMap::new();
-    for (from, to, connection) in connections_with_services(graph, placement) {
+    for (from, to, connection) in all.iter().copied() {
         if from != service && to != Some(service) {
             continue;
         }

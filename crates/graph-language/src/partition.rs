@@ -81,7 +81,9 @@ pub fn split(graph: &Graph, services: &[(String, Vec<String>)]) -> Result<Vec<Pa
     if !problems.is_empty() {
         return Err(problems);
     }
-    let build = |service| build_part(graph, services, &placement, &links, service);
+    let connections: Vec<ServiceConnection<'_>> =
+        connections_with_services(graph, &placement).collect();
+    let build = |service| build_part(graph, services, &placement, (&links, &connections), service);
     Ok((0..services.len()).map(build).collect())
 }
 
@@ -155,12 +157,15 @@ fn placement(
 /// Pairs of services that are linked, the lower index first.
 type Links = BTreeSet<(usize, usize)>;
 
+/// A connection with the services at its ends; `None` stands for the target `faces`.
+type ServiceConnection<'a> = (usize, Option<usize>, &'a Connection);
+
 /// Returns (from service, to service, connection) for each connection; `None` stands for the target
 /// `faces`. A connection from `faces` is returned once per service that has such faces.
 fn connections_with_services<'a>(
     graph: &'a Graph,
     placement: &'a Placement,
-) -> impl Iterator<Item = (usize, Option<usize>, &'a Connection)> {
+) -> impl Iterator<Item = ServiceConnection<'a>> {
     graph.connections.iter().flat_map(move |connection| {
         let to = match connection.to {
             Target::Port(node, _) => Some(placement.nodes[node]),
@@ -243,7 +248,7 @@ fn build_part(
     graph: &Graph,
     services: &[(String, Vec<String>)],
     placement: &Placement,
-    links: &Links,
+    (links, all): (&Links, &[ServiceConnection<'_>]),
     service: usize,
 ) -> Part {
     let mut part = Graph::default();
@@ -264,7 +269,10 @@ fn build_part(
     }
     let mut connections = BTreeMap::new();
     let mut received_kinds: BTreeMap<usize, BTreeSet<u8>> = BTreeMap::new();
-    for (from, to, connection) in connections_with_services(graph, placement) {
+    for (from, to, connection) in all.iter().copied() {
+        if from != service && to != Some(service) {
+            continue;
+        }
         let ends_here = to.is_none_or(|to| to == service);
         let source = match connection.from {
             _ if from != service => link_of.get(&from).copied().map(Source::Face),
@@ -282,8 +290,7 @@ fn build_part(
             Target::Face(face) => Some(Target::Face(index_in_part(&placement.faces, face))),
             Target::Faces => Some(Target::Faces),
         };
-        let touches_service = from == service || to == Some(service);
-        if let (true, Some(source), Some(target)) = (touches_service, source, target) {
+        if let (Some(source), Some(target)) = (source, target) {
             if from != service {
                 received_kinds
                     .entry(from)

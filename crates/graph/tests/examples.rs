@@ -1,14 +1,15 @@
-//! The graphs under `examples/graphs` have no problems, and their tests pass. `NW_CASE=<part of a
-//! path>` selects some of them.
+//! The graphs under `examples/graphs` and `examples/networks` have no problems, and their tests
+//! pass. `NW_CASE=<part of a path>` selects some of them.
 
 use nw_graph::{GraphFile, graph_test};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 fn files() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/graphs");
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)
-        .expect("the folder")
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut files: Vec<PathBuf> = ["graphs", "networks"]
+        .into_iter()
+        .flat_map(|folder| fs::read_dir(examples.join(folder)).expect("the folder"))
         .map(|entry| entry.expect("an entry").path())
         .collect();
     let filter = std::env::var("NW_CASE").unwrap_or_default();

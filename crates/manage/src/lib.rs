@@ -35,3 +35,7 @@ pub use expand::{ExpandError, expand};
 pub use observed::Observed;
 pub use plan::{Plan, plan};
 pub use target::{Decisions, InstanceId, Target};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

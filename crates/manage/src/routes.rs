@@ -1,7 +1,7 @@
 //! Routes of all name routers: from registrations and static routes to shortest paths.
 //!
-//! A next hop always leads to a site that is nearer to an origin of the prefix. So an Interest comes
-//! nearer with each hop, whichever of several next hops is used, and cannot go in a circle.
+//! A next hop always leads to a site that is nearer to an origin of the prefix. So an Interest
+//! comes nearer with each hop, whichever of several is used, and cannot go in a circle.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};

@@ -153,7 +153,8 @@ impl Network {
             }
             self.store.touch(name);
         }
-        let found = self.defences.observe(&self.document, self.now_ms, &[self.sample.clone()]);
+        let samples = std::slice::from_ref(&self.sample);
+        let found = self.defences.observe(&self.document, self.now_ms, samples);
         self.sample.failures.clear();
         self.events.extend(found.into_iter().map(|event| (self.now_ms, event)));
     }

@@ -191,9 +191,9 @@ fn filter_and_limiter_inserted() {
 #[test]
 fn countermeasure_for_unknown_element_refused_with_reason() {
     let (document, mut decisions) = defended();
-    decisions.countermeasures = vec![verify("nobody", false)];
+    decisions.countermeasures = vec![verify("missing", false)];
     let error = expand(&document, &decisions, Path::new("/run/nw")).expect_err("no such element");
-    assert!(error.to_string().contains("\"nobody\""), "{error}");
+    assert!(error.to_string().contains("\"missing\""), "{error}");
     decisions.countermeasures = vec![verify("cs", false)];
     decisions.anchors.clear();
     let error = expand(&document, &decisions, Path::new("/run/nw")).expect_err("no anchor");

@@ -176,8 +176,12 @@ fn check_change(from: &Wish, to: &Wish, faults: &[u8], end: usize) {
     assert_eq!(world.lost, 0, "nothing that was pending is lost");
 }
 
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn chain_changed_with_faults_reachable_throughout(
@@ -223,6 +227,15 @@ fn dead_instance_started_again_and_nothing_else_done() {
     assert_eq!(phases, [Phase::Start, Phase::Ready, Phase::Connect]);
     world.carry_out(&made, &mut |_| Fault::None, None, &mut |_, _| {});
     assert!(plan(&target, &world.observe()).is_empty());
+}
+
+#[test]
+fn link_that_is_down_needs_no_plan() {
+    let target = Wish { text: campus(), replicas: vec![], registered: false }.target();
+    let mut observed = World::of(&target).observe();
+    let faces = observed.instances.iter_mut().flat_map(|seen| &mut seen.faces);
+    faces.for_each(|face| face.is_up = false);
+    assert!(plan(&target, &observed).is_empty());
 }
 
 #[test]

@@ -143,8 +143,12 @@ fn short_peak_changes_nothing() {
     assert_eq!(network.changes, []);
 }
 
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     /// A constant load never lets the number of instances go up and down.
     #[test]

@@ -10,8 +10,8 @@ use nw_name::Name;
 use nw_trust::pattern::Pattern;
 use std::collections::BTreeMap;
 
-/// Returns all problems of the network part of a file. Services are checked only if the graph has no
-/// problem itself.
+/// Returns all problems of the network part of a file. Services are checked only if the graph has
+/// no problem itself.
 pub(crate) fn check_network(file: &GraphFile, is_graph_good: bool) -> Vec<Problem> {
     let (graph, network) = (&file.graph, &file.network);
     if network.is_empty() {

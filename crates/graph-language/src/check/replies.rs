@@ -7,7 +7,7 @@
 
 use crate::{Graph, Problem, Source, Target};
 use nw_element_api::Kind;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Nodes and faces that packets of one kind reach.
 #[derive(Default)]
@@ -16,15 +16,48 @@ struct Reach {
     faces: BTreeSet<Target>,
 }
 
+/// A graph with the targets of each source.
+struct Index<'a> {
+    graph: &'a Graph,
+    targets: BTreeMap<Source, Vec<Target>>,
+}
+
+impl<'a> Index<'a> {
+    fn new(graph: &'a Graph) -> Self {
+        let mut targets: BTreeMap<Source, Vec<Target>> = BTreeMap::new();
+        for connection in &graph.connections {
+            targets.entry(connection.from).or_default().push(connection.to);
+        }
+        Index { graph, targets }
+    }
+
+    /// Does what [`Graph::target_for`] does, without a search through all connections.
+    fn target_for(&self, from: Source, kind: Kind) -> Option<Target> {
+        let targets = self.targets.get(&from)?;
+        let accepts = |to: &&Target| {
+            matches!(to, Target::Port(..)) && self.graph.kinds_into(**to).contains(&kind)
+        };
+        match from {
+            Source::Port(..) => targets.first().copied(),
+            Source::Face(_) | Source::Faces => targets
+                .iter()
+                .find(accepts)
+                .or_else(|| targets.iter().find(|to| !matches!(to, Target::Port(..))))
+                .copied(),
+        }
+    }
+}
+
 pub(super) fn check(graph: &Graph, problems: &mut Vec<Problem>) {
+    let index = Index::new(graph);
     let trackers: Vec<usize> =
         (0..graph.nodes.len()).filter(|node| graph.nodes[*node].entry.tracks_pending).collect();
     let mut reported = BTreeSet::new();
     let requests: Vec<Reach> =
-        trackers.iter().map(|node| from_node(graph, *node, Kind::Interest)).collect();
+        trackers.iter().map(|node| from_node(&index, *node, Kind::Interest)).collect();
     let replies: Vec<Reach> = requests
         .iter()
-        .map(|requests| reach(graph, reply_sources(graph, requests), Kind::Data))
+        .map(|requests| reach(&index, reply_sources(&index, requests), Kind::Data))
         .collect();
     for (first, reach) in trackers.iter().zip(&requests) {
         for (at, second) in trackers.iter().enumerate() {
@@ -33,7 +66,7 @@ pub(super) fn check(graph: &Graph, problems: &mut Vec<Problem>) {
                 continue;
             }
             let nested = replies[at].nodes.contains(second)
-                && from_node(graph, *second, Kind::Data).nodes.contains(first);
+                && from_node(&index, *second, Kind::Data).nodes.contains(first);
             if !nested && !reported.contains(second) {
                 problems.push(same_reply(graph, *first, *second));
                 reported.extend([*first, *second]);
@@ -45,7 +78,7 @@ pub(super) fn check(graph: &Graph, problems: &mut Vec<Problem>) {
             let entry = graph.nodes[*node].entry;
             let port = entry.ins.iter().find(|port| port.kinds.contains(&kind));
             let (Some(port), false) = (port, requests[at].faces.is_empty()) else { continue };
-            if !reach(graph, reply_sources(graph, &requests[at]), kind).nodes.contains(node) {
+            if !reach(&index, reply_sources(&index, &requests[at]), kind).nodes.contains(node) {
                 problems.push(unanswered(graph, *node, kind, port.name, &requests[at]));
             }
         }
@@ -53,17 +86,15 @@ pub(super) fn check(graph: &Graph, problems: &mut Vec<Problem>) {
 }
 
 /// Returns the sources by which replies to these Interests enter the graph.
-fn reply_sources(graph: &Graph, requests: &Reach) -> Vec<Source> {
-    let connected =
-        |from: Source| graph.connections.iter().any(|connection| connection.from == from);
+fn reply_sources(index: &Index<'_>, requests: &Reach) -> Vec<Source> {
     let mut from = BTreeSet::new();
     for to in &requests.faces {
         match to {
             // The element may have chosen any face.
             Target::Faces => {
-                from.extend(graph.sources().filter(|from| !matches!(from, Source::Port(..))))
+                from.extend(index.targets.keys().filter(|from| !matches!(from, Source::Port(..))))
             }
-            Target::Face(face) if connected(Source::Face(*face)) => {
+            Target::Face(face) if index.targets.contains_key(&Source::Face(*face)) => {
                 from.insert(Source::Face(*face));
             }
             Target::Face(_) => drop(from.insert(Source::Faces)),
@@ -73,8 +104,8 @@ fn reply_sources(graph: &Graph, requests: &Reach) -> Vec<Source> {
     from.into_iter().collect()
 }
 
-fn from_node(graph: &Graph, node: usize, kind: Kind) -> Reach {
-    reach(graph, ports_of(graph, node, kind), kind)
+fn from_node(index: &Index<'_>, node: usize, kind: Kind) -> Reach {
+    reach(index, ports_of(index.graph, node, kind), kind)
 }
 
 /// Returns the output ports that emit packets of a kind.
@@ -87,10 +118,11 @@ fn ports_of(graph: &Graph, node: usize, kind: Kind) -> Vec<Source> {
 }
 
 /// Returns everything that packets of a kind reach from these sources.
-fn reach(graph: &Graph, mut from: Vec<Source>, kind: Kind) -> Reach {
+fn reach(index: &Index<'_>, mut from: Vec<Source>, kind: Kind) -> Reach {
+    let graph = index.graph;
     let mut reach = Reach::default();
     while let Some(next) = from.pop() {
-        let Some(to) = graph.target_for(next, kind) else { continue };
+        let Some(to) = index.target_for(next, kind) else { continue };
         match to {
             Target::Face(_) | Target::Faces => drop(reach.faces.insert(to)),
             Target::Port(node, _) if graph.kinds_into(to).contains(&kind) => {

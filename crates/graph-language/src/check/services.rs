@@ -30,12 +30,23 @@ pub(super) fn check(graph: &Graph, network: &Network, problems: &mut Vec<Problem
 /// with their own position.
 fn without_static_routes(graph: &Graph, network: &Network) -> Graph {
     let mut graph = graph.clone();
-    for node in &mut graph.nodes {
-        let own = network.routes.iter().filter(|route| route.element == node.name).count();
-        if let Some((_, Value::List(list))) =
-            node.parameters.0.iter_mut().find(|(name, _)| name == "routes")
-        {
-            list.truncate(list.len().saturating_sub(own));
+    for route in &network.routes {
+        let hop = format!(" {} cost={}", route.face, route.cost);
+        let node = graph.nodes.iter_mut().find(|node| node.name == route.element);
+        let parameters = node.into_iter().flat_map(|node| &mut node.parameters.0);
+        for (_, value) in parameters.filter(|(name, _)| name == "routes") {
+            let Value::List(list) = value else { continue };
+            for value in list.iter_mut() {
+                if let Value::Text(text) = value
+                    && text.split_whitespace().next() == Some(&route.prefix)
+                {
+                    *text = text.replacen(&hop, "", 1);
+                }
+            }
+            list.retain(|value| match value {
+                Value::Text(text) => text.split_whitespace().count() > 1,
+                _ => true,
+            });
         }
     }
     graph

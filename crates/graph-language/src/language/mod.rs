@@ -511,15 +511,28 @@ impl<'a> Parser<'a> {
             let Some(node) = node.filter(fits) else {
                 continue;
             };
-            let text = format!("{} {} cost={}", route.prefix, route.face, route.cost);
-            match node.parameters.0.iter_mut().find(|(name, _)| name == "routes") {
-                Some((_, Value::List(list))) => list.push(Value::Text(text)),
-                Some(_) => {}
+            let hop = format!("{} cost={}", route.face, route.cost);
+            let known = node.parameters.0.iter_mut().find(|(name, _)| name == "routes");
+            let list = match known {
+                Some((_, Value::List(list))) => list,
+                Some(_) => continue,
                 None => {
-                    let list = Value::List(vec![Value::Text(text)]);
-                    node.parameters.0.push(("routes".to_owned(), list));
+                    node.parameters.0.push(("routes".to_owned(), Value::List(Vec::new())));
                     node.parameter_positions.push(route.position);
+                    match node.parameters.0.last_mut() {
+                        Some((_, Value::List(list))) => list,
+                        _ => continue,
+                    }
                 }
+            };
+            let has_prefix = |value: &&mut Value| match value {
+                Value::Text(text) => text.split_whitespace().next() == Some(&route.prefix),
+                _ => false,
+            };
+            // Of two routes with one prefix an element would use the last one only.
+            match list.iter_mut().find(has_prefix) {
+                Some(Value::Text(text)) => *text = format!("{text} {hop}"),
+                _ => list.push(Value::Text(format!("{} {hop}", route.prefix))),
             }
         }
     }

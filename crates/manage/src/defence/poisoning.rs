@@ -2,10 +2,10 @@
 //!
 //! Suspicion: the hit ratio of two periods is well below its slow average, and most of the
 //! additional misses are additional Interests, which bring no more hits. So other names that become
-//! popular are not suspicious, which turn hits into misses, nor are more consumers. Proof: a verifier before the
-//! store rejects Data. Then what may be poisoned is erased, and the verifier moves towards the
-//! origin: a second one is tried one element further, and the first is taken out when the second
-//! one rejects Data.
+//! popular are not suspicious, which turn hits into misses, nor are more consumers. Proof: a
+//! verifier before the store rejects Data. Then what may be poisoned is erased, and the verifier
+//! moves towards the origin: a second one is tried one element further, and the first is taken out
+//! when the second one rejects Data.
 
 use super::{DefenceState, ElementSample};
 use crate::target::Countermeasure;

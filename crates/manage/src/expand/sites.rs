@@ -6,7 +6,7 @@ use crate::routes::{Origin, RouteNetwork};
 use crate::target::{DEFENCE_PREFIX, Decisions, Origin as InstanceOrigin};
 use nw_element_api::{Kind, Value};
 use nw_graph_language::network::{
-    LinkKind, Network, STATELESS_SERVICES_MAX, is_stateless, overlong_label_path,
+    LinkKind, LinkRule, Network, STATELESS_SERVICES_MAX, is_stateless, overlong_label_path,
 };
 use nw_graph_language::partition::{partition, split};
 use nw_graph_language::{Graph, Source, Target};
@@ -64,6 +64,12 @@ impl Sites {
         let parts = parts.map_err(|problems| {
             ExpandError(problems.iter().map(|problem| problem.to_string()).collect())
         })?;
+        let mut rules: BTreeMap<[&str; 2], &LinkRule> = BTreeMap::new();
+        for rule in network.links.iter().filter(|rule| graph.face_index(&rule.from).is_none()) {
+            let mut names = [network.service_of(&rule.from), network.service_of(&rule.to)];
+            names.sort_unstable();
+            rules.entry(names).or_insert(rule);
+        }
         let mut links = Vec::new();
         for (low, part) in parts.iter().enumerate() {
             for link in part.links.iter().filter(|link| link.other > low) {
@@ -71,13 +77,9 @@ impl Sites {
                 let Some(back) = parts[high].links.iter().find(|link| link.other == low) else {
                     continue;
                 };
-                let rule = network.links.iter().find(|rule| {
-                    let ends = (network.service_of(&rule.from), network.service_of(&rule.to));
-                    let ends = [ends.0, ends.1];
-                    ends.contains(&part.name.as_str())
-                        && ends.contains(&parts[high].name.as_str())
-                        && graph.face_index(&rule.from).is_none()
-                });
+                let mut names = [part.name.as_str(), parts[high].name.as_str()];
+                names.sort_unstable();
+                let rule = rules.get(&names).copied();
                 let end = |site: usize, face: usize| SiteEnd {
                     site,
                     face: parts[site].graph.faces[face].name.clone(),

@@ -176,6 +176,17 @@ fn insert(graph: &mut Graph, face: &str, name: String, scale: &Scale) -> Result<
     Ok(true)
 }
 
+/// Where a forwarder sends Interests of the instances behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Back {
+    /// They send none.
+    Nowhere,
+    /// To the only sender.
+    One,
+    /// To the instances of the sender, spread in the same way.
+    Several,
+}
+
 /// Adds a forwarder as a service between the senders of some links and a site.
 fn add_site(
     sites: &mut Sites,
@@ -184,82 +195,32 @@ fn add_site(
     name: String,
     scale: &Scale,
 ) -> Result<(), ExpandError> {
-    let mut graph = Graph::default();
-    graph.faces.push(face("next".to_owned(), false));
-    let forwarder = add_node(
-        &mut graph,
-        "forwarder".to_owned(),
-        "strategy_forwarder",
-        parameters("next", scale),
-    );
-    let forwarder = forwarder.map_err(failed)?;
-    let entry = graph.nodes[forwarder].entry;
-    let new = sites.sites.len();
-    let position = Position::default();
-    let next = Source::Face(0);
     let takes_back = links.iter().any(|link| {
-        let own = sites.links[*link].ends.iter().find(|end| end.site == site);
+        let own = own_end(sites, *link, site);
         let graph = &sites.sites[site].graph;
         sites.links[*link].is_join || own.is_some_and(|end| sends_interests(graph, &end.face))
     });
-    let mut connections = Vec::new();
-    for kind in [Kind::Interest, Kind::Data, Kind::Nack] {
-        let (Some(into), Some(out)) = (port_of(entry.ins, kind), port_of(entry.outs, kind)) else {
-            return Err(failed("a forwarder takes and emits all kinds of packets".to_owned()));
-        };
-        connections.push((Source::Port(forwarder, out), Target::Faces));
-        if kind != Kind::Interest {
-            connections.push((next, Target::Port(forwarder, into)));
-        }
-    }
-    let interest = port_of(entry.ins, Kind::Interest).unwrap_or_default();
+    let senders: u32 =
+        links.iter().map(|link| sites.sites[sender(sites, *link, site).site].replicas).sum();
+    let back = match (takes_back, senders) {
+        (false, _) => Back::Nowhere,
+        (true, 0..=1) => Back::One,
+        (true, _) => Back::Several,
+    };
+    let graph = forwarder_graph(links.len(), back, scale).map_err(failed)?;
     let own_ends: Vec<SiteEnd> =
         links.iter().filter_map(|link| own_end(sites, *link, site)).collect();
-    let mut kind = None;
+    let new = sites.sites.len();
+    let kind = links.iter().find_map(|link| sites.links[*link].kind);
     for (number, link) in links.iter().enumerate() {
-        let near = format!("near{}", number + 1);
-        graph.faces.push(face(near.clone(), true));
-        let source = Source::Face(number + 1);
-        connections.push((source, Target::Port(forwarder, interest)));
-        connections.push((source, Target::Faces));
         let end = sender(sites, *link, site).clone();
-        kind = kind.or(sites.links[*link].kind);
         listen(sites, &end, false);
-        sites.links[*link].ends = [end, SiteEnd { site: new, face: near }];
+        sites.links[*link].ends = [end, SiteEnd { site: new, face: near(number) }];
     }
-    // Interests of the instances themselves go to the only sender, or are spread over its instances.
-    let senders = own_sender_count(sites, new, links);
-    match (takes_back, senders) {
-        (true, 2..) => {
-            let back = add_node(
-                &mut graph,
-                "back".to_owned(),
-                "strategy_forwarder",
-                parameters("near1", scale),
-            );
-            let back = back.map_err(failed)?;
-            connections.retain(|connection| *connection != (Source::Face(1), Target::Faces));
-            connections.push((next, Target::Port(back, interest)));
-            connections.push((
-                Source::Port(back, port_of(entry.outs, Kind::Interest).unwrap_or_default()),
-                Target::Faces,
-            ));
-            for kind in [Kind::Data, Kind::Nack] {
-                let into = port_of(entry.ins, kind).unwrap_or_default();
-                let out = port_of(entry.outs, kind).unwrap_or_default();
-                connections.push((Source::Face(1), Target::Port(back, into)));
-                connections.push((Source::Port(back, out), Target::Faces));
-            }
-        }
-        (true, _) => connections.push((next, Target::Face(1))),
-        (false, _) => connections.push((next, Target::Faces)),
-    }
-    let connection = |(from, to)| Connection { from, to, position };
-    graph.connections = connections.into_iter().map(connection).collect();
     let own = merge_ends(sites, site, &own_ends);
     listen(sites, &own, true);
     sites.links.push(SiteLink {
-        ends: [SiteEnd { site: new, face: "next".to_owned() }, own],
+        ends: [SiteEnd { site: new, face: NEXT.to_owned() }, own],
         kind,
         cost: 1,
         is_join: false,
@@ -275,9 +236,80 @@ fn add_site(
     Ok(())
 }
 
-/// Returns how many instances are at the other ends of links of a new forwarder.
-fn own_sender_count(sites: &Sites, forwarder: usize, links: &[usize]) -> u32 {
-    links.iter().map(|link| sites.sites[sender(sites, *link, forwarder).site].replicas).sum()
+/// Face of a forwarder towards the instances.
+const NEXT: &str = "next";
+
+/// Returns the name of a forwarder's face towards a sender.
+fn near(number: usize) -> String {
+    format!("near{}", number + 1)
+}
+
+/// Builds the graph of a forwarder between `senders` links and the instances of a service.
+fn forwarder_graph(senders: usize, back: Back, scale: &Scale) -> Result<Graph, String> {
+    let mut graph = Graph::default();
+    graph.faces.push(face(NEXT.to_owned(), false));
+    graph.faces.extend((0..senders).map(|number| face(near(number), true)));
+    let parameters_of = |face: &str| parameters(face, scale);
+    let name = "forwarder".to_owned();
+    let forwarder = add_node(&mut graph, name, "strategy_forwarder", parameters_of(NEXT))?;
+    let (next, first) = (Source::Face(0), Source::Face(1));
+    let mut pass = Passage { node: forwarder, connections: Vec::new() };
+    pass.replies(&graph, next)?;
+    for number in 0..senders {
+        let near = Source::Face(number + 1);
+        pass.interests(&graph, near)?;
+        if back != Back::Several {
+            // Replies to Interests of the instances.
+            pass.connections.push((near, Target::Faces));
+        }
+    }
+    match back {
+        Back::Nowhere => pass.connections.push((next, Target::Faces)),
+        Back::One => pass.connections.push((next, Target::Face(1))),
+        Back::Several => {
+            let name = "back".to_owned();
+            pass.node = add_node(&mut graph, name, "strategy_forwarder", parameters_of(&near(0)))?;
+            pass.interests(&graph, next)?;
+            pass.replies(&graph, first)?;
+        }
+    }
+    let position = Position::default();
+    let connection = |(from, to)| Connection { from, to, position };
+    graph.connections = pass.connections.into_iter().map(connection).collect();
+    Ok(graph)
+}
+
+/// Connections of a forwarder.
+struct Passage {
+    node: usize,
+    connections: Vec<(Source, Target)>,
+}
+
+impl Passage {
+    /// Leads Interests from a face through the forwarder.
+    fn interests(&mut self, graph: &Graph, from: Source) -> Result<(), String> {
+        self.pass(graph, from, Kind::Interest)
+    }
+
+    /// Leads replies from a face through the forwarder.
+    fn replies(&mut self, graph: &Graph, from: Source) -> Result<(), String> {
+        self.pass(graph, from, Kind::Data)?;
+        self.pass(graph, from, Kind::Nack)
+    }
+
+    fn pass(&mut self, graph: &Graph, from: Source, kind: Kind) -> Result<(), String> {
+        let entry = graph.nodes[self.node].entry;
+        let ports = (port_of(entry.ins, kind), port_of(entry.outs, kind));
+        let (Some(into), Some(out)) = ports else {
+            return Err("a forwarder takes and emits all kinds of packets".to_owned());
+        };
+        self.connections.push((from, Target::Port(self.node, into)));
+        let leaves = (Source::Port(self.node, out), Target::Faces);
+        if !self.connections.contains(&leaves) {
+            self.connections.push(leaves);
+        }
+        Ok(())
+    }
 }
 
 /// Sets whether the end of a link listens.

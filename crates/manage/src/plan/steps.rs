@@ -260,8 +260,12 @@ impl<'a> Planner<'a> {
         self.wave(Phase::Wire, steps);
     }
 
-    /// Waits until all links between instances that are new, or get new faces, are up.
+    /// Waits until all links between instances are up, if a new path is about to be used. Otherwise
+    /// a link that is down is connected again by its services, without a plan.
     fn connect(&mut self) {
+        if self.kept.is_empty() && self.waves.is_empty() {
+            return;
+        }
         let mut faces: BTreeMap<&InstanceId, Vec<String>> = BTreeMap::new();
         for link in &self.target.links {
             for end in [&link.from, &link.to] {
@@ -307,58 +311,10 @@ impl<'a> Planner<'a> {
 
     /// Changes routes prefix by prefix in the order of [`push_order`].
     fn route(&mut self) {
-        let peers: BTreeMap<(&InstanceId, &str), &InstanceId> = self.peers();
-        let mut numbers: BTreeMap<&InstanceId, usize> = BTreeMap::new();
-        for (at, instance) in self.target.instances.iter().enumerate() {
-            numbers.insert(&instance.id, at);
-        }
-        let mut hops: BTreeMap<String, [NextHops; 2]> = BTreeMap::new();
-        let mut changed: BTreeSet<String> = BTreeSet::new();
-        let kept: BTreeMap<&InstanceId, &Kept<'_>> =
-            self.kept.iter().map(|kept| (&kept.target.id, kept)).collect();
         if self.kept.iter().all(|kept| routes_of(&kept.current) == routes_of(&kept.wanted)) {
             return;
         }
-        for instance in &self.target.instances {
-            let own = kept.get(&instance.id);
-            let wanted = own
-                .map_or_else(|| routes_of(&parse(&instance.graph)), |kept| routes_of(&kept.wanted));
-            let current = own.map_or_else(|| wanted.clone(), |kept| routes_of(&kept.current));
-            for (at, routes) in [&current, &wanted].into_iter().enumerate() {
-                for ((_, prefix), text) in routes {
-                    let next =
-                        text.split_whitespace().skip(1).filter(|word| !word.starts_with("cost="));
-                    let next = next.map(|face| {
-                        let peer = peers.get(&(&instance.id, face));
-                        peer.and_then(|peer| numbers.get(*peer)).copied()
-                    });
-                    let all = hops.entry(prefix.clone()).or_default();
-                    all[at].entry(numbers[&instance.id]).or_default().extend(next);
-                }
-            }
-            let keys = current.keys().chain(wanted.keys());
-            changed.extend(
-                keys.filter(|key| current.get(*key) != wanted.get(*key)).map(|key| key.1.clone()),
-            );
-        }
-        // By instance: the prefixes it changes, with their turn.
-        let mut turns: BTreeMap<usize, BTreeMap<usize, BTreeSet<String>>> = BTreeMap::new();
-        for prefix in changed {
-            let Some([old, new]) = hops.get(&prefix) else { continue };
-            let mut order = push_order(old, new);
-            let ordered: BTreeSet<usize> = order.iter().flatten().copied().collect();
-            // Costs alone may change as well: the order of those does not matter.
-            let others = old.keys().chain(new.keys()).copied().filter(|at| !ordered.contains(at));
-            let others: BTreeSet<usize> = others.collect();
-            order.push(others.into_iter().collect());
-            for (turn, group) in order.into_iter().enumerate() {
-                for instance in group {
-                    let prefixes = turns.entry(turn).or_default().entry(instance).or_default();
-                    prefixes.insert(prefix.clone());
-                }
-            }
-        }
-        for instances in turns.into_values() {
+        for instances in self.turns().into_values() {
             let mut steps = Vec::new();
             for (at, prefixes) in instances {
                 let id = &self.target.instances[at].id;
@@ -377,6 +333,66 @@ impl<'a> Planner<'a> {
             }
             self.wave(Phase::Route, steps);
         }
+    }
+
+    /// Returns, by turn and number of the instance, the prefixes whose routes it changes.
+    fn turns(&self) -> BTreeMap<usize, BTreeMap<usize, BTreeSet<String>>> {
+        let (hops, changed) = self.next_hops();
+        let mut turns: BTreeMap<usize, BTreeMap<usize, BTreeSet<String>>> = BTreeMap::new();
+        for prefix in changed {
+            let Some([old, new]) = hops.get(&prefix) else { continue };
+            let mut order = push_order(old, new);
+            let ordered: BTreeSet<usize> = order.iter().flatten().copied().collect();
+            // Costs alone may change as well: the order of those does not matter.
+            let others = old.keys().chain(new.keys()).copied().filter(|at| !ordered.contains(at));
+            let others: BTreeSet<usize> = others.collect();
+            order.push(others.into_iter().collect());
+            for (turn, group) in order.into_iter().enumerate() {
+                for instance in group {
+                    let prefixes = turns.entry(turn).or_default().entry(instance).or_default();
+                    prefixes.insert(prefix.clone());
+                }
+            }
+        }
+        turns
+    }
+
+    /// Returns the next hops of each prefix now and as they are wanted, and the prefixes that
+    /// change. Instances are numbered in the order of the target.
+    fn next_hops(&self) -> (BTreeMap<String, [NextHops; 2]>, BTreeSet<String>) {
+        let peers = self.peers();
+        let instances = self.target.instances.iter().enumerate();
+        let numbers: BTreeMap<&InstanceId, usize> =
+            instances.map(|(at, instance)| (&instance.id, at)).collect();
+        let kept: BTreeMap<&InstanceId, &Kept<'_>> =
+            self.kept.iter().map(|kept| (&kept.target.id, kept)).collect();
+        let mut hops: BTreeMap<String, [NextHops; 2]> = BTreeMap::new();
+        let mut changed: BTreeSet<String> = BTreeSet::new();
+        for (number, instance) in self.target.instances.iter().enumerate() {
+            let [current, wanted] = match kept.get(&instance.id) {
+                Some(kept) => [routes_of(&kept.current), routes_of(&kept.wanted)],
+                None => {
+                    let routes = routes_of(&parse(&instance.graph));
+                    [routes.clone(), routes]
+                }
+            };
+            for (at, routes) in [&current, &wanted].into_iter().enumerate() {
+                for ((_, prefix), text) in routes {
+                    let words = text.split_whitespace().skip(1);
+                    let faces = words.filter(|word| !word.starts_with("cost="));
+                    let next = faces.map(|face| {
+                        let peer = peers.get(&(&instance.id, face));
+                        peer.and_then(|peer| numbers.get(*peer)).copied()
+                    });
+                    let all = hops.entry(prefix.clone()).or_default();
+                    all[at].entry(number).or_default().extend(next);
+                }
+            }
+            let keys = current.keys().chain(wanted.keys());
+            let differs = keys.filter(|key| current.get(*key) != wanted.get(*key));
+            changed.extend(differs.map(|(_, prefix)| prefix.clone()));
+        }
+        (hops, changed)
     }
 
     /// Returns the instance at the other end of each face of a link.

@@ -3,10 +3,10 @@
 use super::Network;
 use super::locate::{DocumentFile, check_name};
 use super::show::{print_event, print_plan_state};
+use crate::args::run::PAGE_ADDRESS;
 use crate::exit::Status;
 use crate::observe::http::{self, ControlAddress, Method};
 use anyhow::{Context, Result, bail};
-use crate::args::run::PAGE_ADDRESS;
 use clap::Args;
 use nw_api::config::Page;
 use nw_api::network::{NetworkState, NetworkStatus};

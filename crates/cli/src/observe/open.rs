@@ -67,7 +67,9 @@ fn address(args: &Open) -> Result<ControlAddress> {
         return Ok(ControlAddress::Balancer(path.clone()));
     }
     match &args.network {
-        Some(name) => Network { name: Some(name.clone()), directory: args.directory.clone() }.address(),
+        Some(name) => {
+            Network { name: Some(name.clone()), directory: args.directory.clone() }.address()
+        }
         None => args.control.address(),
     }
 }

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 /// First and longest pause before a face that could not be opened, or is down, is tried again; it
 /// doubles each time. Services that are started together find each other at once that way.
-pub(super) const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+pub(super) const RETRY_PAUSES: (Duration, Duration) =
+    (Duration::from_millis(20), Duration::from_secs(1));
 /// Any local user may connect.
 const UNIX_SOCKET_MODE: u32 = 0o666;
 /// Shared memory is only for services of the same user.

@@ -31,7 +31,8 @@ export const bits = (bytesPerSecond: number): string =>
     ? '0'
     : `${count(bytesPerSecond * 8)}${bytesPerSecond * 8 < 1000 ? ' ' : ''}bit/s`;
 
-export const percent = (share: number): string => `${(share * 100).toFixed(share < 0.1 ? 1 : 0)} %`;
+export const percent = (share: number): string =>
+  `${(share * 100).toFixed(share < 0.1 ? 1 : 0)}\u00a0%`;
 
 export function duration(seconds: number): string {
   const s = Math.max(0, Math.floor(seconds));

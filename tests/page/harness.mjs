@@ -106,9 +106,9 @@ export class Router {
   }
 }
 
-export const startBrowser = () =>
+export const startBrowser = (path = CHROMIUM) =>
   chromium.launch({
-    executablePath: CHROMIUM,
+    executablePath: path,
     args: ['--no-sandbox', '--disable-gpu', '--disable-background-networking'],
   });
 

@@ -46,7 +46,8 @@ struct Shared {
     page: Option<Arc<PageAccess>>,
 }
 
-/// Serves the manager's control socket, and its page if one is configured, in a thread until the returned server is dropped.
+/// Serves the manager's control socket, and its page if one is configured, in a thread until the
+/// returned server is dropped.
 ///
 /// # Errors
 /// The path is in use or too long, or the socket or its thread can't be created.

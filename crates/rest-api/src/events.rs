@@ -1,9 +1,9 @@
 //! `/v1/events`: the state of the router and its changes, as Server-Sent Events; and the ticket
 //! that opens the page.
 //!
-//! One task asks the router three times a second while there are subscribers, however many there are.
-//! Each subscriber receives the difference to what it has received last, so a slow one skips
-//! states and never delays others.
+//! One task asks the router three times a second while there are subscribers, however many. Each
+//! subscriber receives the difference to what it has received last, so a slow one skips states and
+//! never delays others.
 
 use crate::State;
 use crate::api_error::ApiError;

@@ -430,7 +430,8 @@ export class MapCanvas {
     const drawOne = ({ node, place }: { node: MapNode; place: Place }) => {
       const label = node.label.length > 30 ? `${node.label.slice(0, 29)}…` : node.label;
       const [x, middle] = this.transform.apply([place.x, place.y]);
-      const y = middle + RADIUS * this.transform.k + 5;
+      const ring = node.id === this.selected ? 8 : 0;
+      const y = middle + (RADIUS + ring) * this.transform.k + 5;
       const cells = coveredCells(x, y, this.labelWidth(label));
       if (node.id !== this.selected && cells.some((cell) => taken.has(cell))) return;
       cells.forEach((cell) => taken.add(cell));

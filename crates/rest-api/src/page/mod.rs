@@ -141,10 +141,11 @@ impl PageAccess {
     fn scheme_of(&self, host: &str) -> Result<&str, ApiError> {
         let target = Target::parse(host, None);
         let public = self.public_url.as_deref().and_then(|url| url.split_once("://"));
-        if let Some((scheme, authority)) = public {
-            if target.is_some() && target == Target::parse(authority, None) {
-                return Ok(scheme);
-            }
+        if let Some((scheme, authority)) = public
+            && target.is_some()
+            && target == Target::parse(authority, None)
+        {
+            return Ok(scheme);
         }
         if target.is_some_and(|target| target.is_local_name()) {
             return Ok("http");

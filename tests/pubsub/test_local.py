@@ -129,7 +129,7 @@ class CountTest(NodeTest):
             for _ in range(20_000):
                 publisher.publish(item, bytes(100))
             elapsed = time.monotonic() - started
-            self.assertLess(elapsed, 10, "nobody waits for the slow one")
+            self.assertLess(elapsed, 10, "no publisher waits for the slow one")
             for subscriber in (slow, relayed):
                 drain(subscriber, 1)
             publisher.withdraw(item)
@@ -276,6 +276,22 @@ class RuleTest(NodeTest):
                 command, check=False, user=self.OTHER, capture_output=True, text=True, timeout=20
             )
             self.assertEqual(other.stdout, "/secret/x hidden\n", other.stderr)
+
+
+class ExampleTest(NodeTest):
+    def test_rust_examples_publish_and_subscribe(self):
+        def start(name, *words):
+            command = ["cargo", "run", "-q", "-p", "nw-app", "--example", name, "--"]
+            process = subprocess.Popen(
+                [*command, self.node.path, *words], cwd=ROOT, stdout=subprocess.PIPE, text=True
+            )
+            self.addCleanup(self.stop, process)
+            return process
+
+        publisher = start("publish_values", "/e/x/y", "1", "2")
+        self.assertEqual(publisher.communicate(timeout=300)[0], "0 subscribers\n")
+        subscriber = start("subscribe_scope", "/e/x", "1")
+        self.assertEqual(subscriber.communicate(timeout=300)[0], "/e/x/y 2\n")
 
 
 class PythonTest(NodeTest):

@@ -143,8 +143,9 @@ fn measure(load: &Load) -> Result<(Outcome, Vec<Outcome>, f64)> {
     let place = Place::new()?;
     let config = "[faces.udp]\nlisten = []\n[faces.tcp]\nlisten = []\n\
                   [pubsub]\nenabled = true\ndomain = false\n";
-    let (router, socket) = place.router("pubsub", config)?;
+    let (mut router, socket) = place.router("pubsub", config)?;
     let socket = nw_api::config::pubsub_path_beside(&socket);
+    router.wait_for_listener(&socket)?;
     let before = router.cpu_of_all_threads();
     let start = |words: &[String]| -> Result<Child> {
         let mut command = Command::new(std::env::current_exe()?);

@@ -62,6 +62,10 @@ pub fn subscribe(args: &Sub) -> Result<ExitCode> {
         None if args.raw => Show::Raw,
         None => Show::Line,
     };
+    if !args.quiet && !args.json {
+        let patterns: Vec<&str> = args.patterns.iter().map(ScopePattern::as_str).collect();
+        note!("subscribing to {}; Ctrl-C ends it", patterns.join(" "));
+    }
     let timeout = args.timeout.map(Duration::from_millis);
     let limits = Limits { count: args.count, timeout };
     let (summary, status) = run(&options, &args.patterns, !args.no_last, &show, &limits)?;

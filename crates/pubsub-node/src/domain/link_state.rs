@@ -1,7 +1,8 @@
 //! Link state: neighbours by hello, records of all nodes by comparison of versions.
 //!
 //! Each hello has the versions of the sender's records (a state vector). A neighbour that has a
-//! newer record sends it. So lost packets are mended by the next hello, and nothing is acknowledged.
+//! newer record sends it. So lost packets are mended by the next hello, and nothing is
+//! acknowledged.
 //! Invariant: a link is used only if both ends list each other; records are bounded in number and
 //! size, and those of unreachable nodes expire.
 

@@ -5,6 +5,7 @@ import os
 import stat
 import time
 import unittest
+from pathlib import Path
 
 from network import SCALED, NetworkTest, UnixHttp
 
@@ -122,7 +123,8 @@ class Rest(NetworkTest):
 
     def test_idle_manager_uses_little_processor_time(self):
         def cpu_s():
-            fields = open(f"/proc/{self.manager.pid}/stat").read().rsplit(")", 1)[1].split()
+            text = Path(f"/proc/{self.manager.pid}/stat").read_text()
+            fields = text.rsplit(")", 1)[1].split()
             return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
         before, begun = cpu_s(), time.monotonic()

@@ -353,9 +353,8 @@ impl Network {
         for service in &self.services {
             let faces = service.members.iter().filter(|(name, _)| graph.face_index(name).is_some());
             let faces: Vec<String> = faces.map(|(name, _)| name.clone()).collect();
-            match groups.iter_mut().find(|(name, _)| *name == service.name) {
-                Some((_, members)) => members.extend(faces),
-                None => {}
+            if let Some((_, members)) = groups.iter_mut().find(|(name, _)| *name == service.name) {
+                members.extend(faces);
             }
         }
         groups

@@ -4,13 +4,15 @@
 use crate::model::Graph;
 use nw_element_api::{FaceId, Pool, Timestamp};
 use nw_faces::uri::UriError;
-use nw_faces::{CloseReason, FaceError, FaceOptions, FaceStatus, FaceUri, Faces, Persistency};
+use nw_faces::{
+    CloseReason, FaceError, FaceOptions, FaceStatus, FaceUri, Faces, FacesConfig, Persistency,
+};
 use std::fmt;
 use std::time::Duration;
 
 /// First and longest pause before a face that could not be opened, or is down, is tried again; it
 /// doubles each time. Services that are started together find each other at once that way.
-pub(super) const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// Any local user may connect.
 const UNIX_SOCKET_MODE: u32 = 0o666;
 /// Shared memory is only for services of the same user.
@@ -45,6 +47,12 @@ pub enum EndpointError {
     /// The URI is invalid.
     #[error("face `{0}`: {1}")]
     Uri(String, UriError),
+}
+
+/// Returns the configuration of the faces of a graph.
+pub(super) fn faces_config() -> FacesConfig {
+    let (reconnect_first, reconnect_max) = RETRY_PAUSES;
+    FacesConfig { reconnect_first, reconnect_max, ..FacesConfig::default() }
 }
 
 /// Resolves the URI of each declared face. Blocks while host names are resolved.

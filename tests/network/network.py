@@ -290,6 +290,7 @@ class NetworkTest(unittest.TestCase):
             timeout=timeout,
             env=self.environment,
             stdin=subprocess.DEVNULL,
+            check=False,
         )
         text = f"nw network {args}: {completed.stdout[-2000:]}\n{completed.stderr[-2000:]}"
         self.assertEqual(completed.returncode, code, text)

@@ -65,7 +65,7 @@ fn wait(shared: &Shared, memory: &mut Memory) {
         let pause = memory.retry_at.map(|at| at.saturating_duration_since(now));
         let is_new = || shared.wanted().change != memory.failed_change;
         match pause {
-            Some(pause) if !pause.is_zero() && !(*is_dirty && is_new()) => {
+            Some(pause) if !(pause.is_zero() || *is_dirty && is_new()) => {
                 let waited = shared.wake.wait_timeout(is_dirty, pause);
                 is_dirty = waited.unwrap_or_else(PoisonError::into_inner).0;
             }

@@ -94,6 +94,7 @@ bench run --over memory --packets 100
 bench run --over memory --packets 100 --json
 bench answer --seconds 0.1 --json --no-register
 service openapi
+network openapi
 balancer config
 balancer openapi
 """
@@ -132,6 +133,24 @@ SILENT = {
             "vrrp",
             "weight",
             "where",
+        )
+    },
+    **{
+        f"network {verb}": "needs a network: tests/network"
+        for verb in (
+            "apply",
+            "diff",
+            "down",
+            "events",
+            "history",
+            "hold",
+            "plan",
+            "resume",
+            "route",
+            "scale",
+            "show",
+            "undo",
+            "up",
         )
     },
     **{

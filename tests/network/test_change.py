@@ -5,7 +5,6 @@ import unittest
 from network import SCALED, NetworkTest
 
 
-
 class Change(NetworkTest):
     def with_counter(self, name="with.graph", order=""):
         """The chain with a counter in a process of its own."""
@@ -55,7 +54,9 @@ class Change(NetworkTest):
         consumer.wait_answered(200)
         path = self.file("inside.graph")
         text = path.read_text().replace("cs.miss -> br.interest", "cs.miss -> seen -> br.interest")
-        text = text.replace("service front { pd, cs }", "seen = counter\nservice front { pd, cs, seen }")
+        text = text.replace(
+            "service front { pd, cs }", "seen = counter\nservice front { pd, cs, seen }"
+        )
         path.write_text(text)
         self.nw("apply", path)
         self.wait_converged(version=2)

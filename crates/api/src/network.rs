@@ -588,7 +588,7 @@ pub struct DocumentVersion {
     pub at_ms: u64,
     /// What asked for it.
     pub author: String,
-    /// Why.
+    /// The reason given for it.
     pub reason: String,
     /// Digest of the text.
     pub digest: String,

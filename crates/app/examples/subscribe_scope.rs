@@ -1,6 +1,7 @@
 //! Prints the next publications below a scope: `subscribe_scope SOCKET SCOPE COUNT`.
 
 use nw_app::pubsub::{PubSubOptions, Received, Scope, Subscriber};
+use std::io::Write;
 use std::time::Duration;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -12,9 +13,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     while subscriber.counts().delivered < count {
         match subscriber.receive(Duration::from_secs(1))? {
             Received::Publication { name, payload, .. } => {
-                println!("{name} {}", String::from_utf8_lossy(payload));
+                writeln!(std::io::stdout(), "{name} {}", String::from_utf8_lossy(payload))?;
             }
-            Received::Lost { name, lost } => println!("{name}: {lost} lost"),
+            Received::Lost { name, lost } => writeln!(std::io::stdout(), "{name}: {lost} lost")?,
             Received::Nothing => {}
         }
     }

@@ -12,6 +12,7 @@ mod events;
 mod map;
 mod metrics;
 mod run;
+mod samples;
 pub mod serve;
 mod service_client;
 mod steps;

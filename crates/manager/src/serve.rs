@@ -158,8 +158,8 @@ struct ChangeQuery {
 
 /// Put another document into effect
 ///
-/// The whole document is checked first; one with mistakes changes nothing. The response has the plan
-/// that was made for it; what is carried out is seen in the events.
+/// The whole document is checked first; one with mistakes changes nothing. The response has the
+/// plan that was made for it; what is carried out is seen in the events.
 #[utoipa::path(
     put, path = "/v1/network", tag = "network", operation_id = "set_network", params(ChangeQuery), request_body = NetworkChange,
     responses(
@@ -229,7 +229,12 @@ async fn resume(State(shared): State<Shared>) -> Result<StatusCode, ApiError> {
 /// Return to an earlier document, as a new version
 #[utoipa::path(
     post, path = "/v1/undo", tag = "network", operation_id = "undo", request_body = UndoRequest,
-    responses((status = 200, body = NetworkStatus), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem))
+    responses(
+        (status = 200, body = NetworkStatus),
+        (status = 400, body = Problem),
+        (status = 404, body = Problem),
+        (status = 409, body = Problem),
+    )
 )]
 async fn undo(
     State(shared): State<Shared>,

@@ -45,6 +45,9 @@ pub enum PlanEnd {
     Replaced,
 }
 
+/// Receives a step, its state, a remark, and the duration in milliseconds.
+pub type Progress<'a> = dyn Fn(&Step, PlanState, Option<String>, u64) + Sync + 'a;
+
 /// What a plan is carried out with.
 pub struct Run<'a> {
     /// Engines.
@@ -58,7 +61,7 @@ pub struct Run<'a> {
     /// Returns milliseconds since 1970.
     pub now_ms: &'a (dyn Fn() -> u64 + Sync),
     /// Receives each change of a step's state, with a remark and the duration in milliseconds.
-    pub progress: &'a (dyn Fn(&Step, PlanState, Option<String>, u64) + Sync),
+    pub progress: &'a Progress<'a>,
     /// Returns whether the plan is to be given up at the next wave or wait.
     pub is_cancelled: &'a (dyn Fn() -> bool + Sync),
 }

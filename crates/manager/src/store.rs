@@ -239,7 +239,7 @@ impl Store {
         let added = self.connection.execute(sql, params![plan, step.id, action, signed(at_ms)]);
         added.map_err(self.failed("write the journal"))?;
         let row = self.connection.last_insert_rowid();
-        if row.unsigned_abs() % 1_000 == 0 {
+        if row.unsigned_abs().is_multiple_of(1_000) {
             let oldest = row.unsigned_abs().saturating_sub(JOURNAL_ROWS_MAX);
             let cleared =
                 self.connection.execute("DELETE FROM journal WHERE id < ?1", [signed(oldest)]);

@@ -9,10 +9,13 @@ use crate::engine::{
 };
 use crate::service_client::{self, ServiceError};
 use nw_api::network::NetworkRoute;
-use nw_api::service::{ElementRoutes, GraphText, ServiceElement, ServiceLink, ServiceStatus};
+use nw_api::service::{
+    ElementRouteOrigin, ElementRoutes, ErasedPackets, GraphText, PrefixErasure, ServiceElement,
+    ServiceLink, ServiceStatus,
+};
 use nw_graph_language::network::EngineKind;
 use nw_manage::observed::{InstanceState, Observed, ObservedFace, ObservedInstance};
-use nw_manage::target::{InstanceId, Target, TargetHost};
+use nw_manage::target::{InstanceId, Registration, Target, TargetHost};
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -272,6 +275,56 @@ impl World {
             }
         }
         routes
+    }
+
+    /// Returns the prefixes that producers have registered at name routers, sorted.
+    pub fn registrations(&self, seen: &Seen) -> Vec<Registration> {
+        let mut registrations = Vec::new();
+        for (id, instance) in &seen.instances {
+            let routers = instance.elements.iter().filter(|element| {
+                element.values.get("registered").is_none_or(|count| *count > 0)
+                    && element.element == ROUTED_ELEMENTS[0]
+            });
+            for element in routers {
+                let path = format!("/v1/elements/{}/routes", element.name);
+                let listed = service_client::get::<ElementRoutes>(&instance.engine.control, &path);
+                let registered = listed
+                    .into_iter()
+                    .flat_map(|listed| listed.routes)
+                    .filter(|route| route.origin == ElementRouteOrigin::Registration);
+                registrations.extend(registered.map(|route| Registration {
+                    instance: id.clone(),
+                    element: element.name.clone(),
+                    prefix: route.prefix,
+                    cost: route.cost.into(),
+                }));
+            }
+        }
+        registrations.sort();
+        // Two connections of one producer may register the same prefix.
+        registrations.dedup_by(|left, right| {
+            (&left.instance, &left.element, &left.prefix)
+                == (&right.instance, &right.element, &right.prefix)
+        });
+        registrations
+    }
+
+    /// Erases the packets below a prefix from all content stores. One that does not answer has
+    /// none, or ends.
+    pub fn erase(&self, seen: &Seen, prefix: &str) {
+        for instance in seen.instances.values() {
+            let stores = instance.elements.iter().filter(|e| e.element == "content_store");
+            for element in stores {
+                let path = format!("/v1/elements/{}/erase", element.name);
+                let body = PrefixErasure { prefix: prefix.to_owned(), packets_max: None };
+                let control = &instance.engine.control;
+                let erased: Result<ErasedPackets, _> =
+                    service_client::send(control, "POST", &path, &body, service_client::TIMEOUT);
+                if let Err(error) = erased {
+                    tracing::warn!(%prefix, control = %control.display(), "not erased: {error}");
+                }
+            }
+        }
     }
 
     /// Returns the control socket of an instance.

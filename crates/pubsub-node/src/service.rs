@@ -45,7 +45,7 @@ pub enum StartError {
     System {
         /// What was refused.
         request: String,
-        /// Why.
+        /// The error of the operating system.
         errno: Errno,
     },
     /// The thread can't be started.

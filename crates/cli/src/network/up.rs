@@ -87,7 +87,7 @@ pub fn up(args: &Up) -> Result<ExitCode> {
     server.addresses().iter().for_each(|place| note!("control: {place}"));
     let printed = follow(&handle, &signals, args);
     if printed.is_err() {
-        // Nobody reads what is printed: the services are left as they are.
+        // What is printed has no reader: the services are left as they are.
         handle.quit();
     }
     manager.wait();

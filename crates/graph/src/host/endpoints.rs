@@ -4,7 +4,9 @@
 use crate::model::Graph;
 use nw_element_api::{FaceId, Pool, Timestamp};
 use nw_faces::uri::UriError;
-use nw_faces::{CloseReason, FaceError, FaceOptions, FaceStatus, FaceUri, Faces, Persistency};
+use nw_faces::{
+    CloseReason, FaceError, FaceOptions, FaceStatus, FaceUri, Faces, FacesConfig, Persistency,
+};
 use std::fmt;
 use std::time::Duration;
 
@@ -46,6 +48,12 @@ pub enum EndpointError {
     /// The URI is invalid.
     #[error("face `{0}`: {1}")]
     Uri(String, UriError),
+}
+
+/// Returns the configuration of the faces of a graph.
+pub(super) fn faces_config() -> FacesConfig {
+    let (reconnect_first, reconnect_max) = RETRY_PAUSES;
+    FacesConfig { reconnect_first, reconnect_max, ..FacesConfig::default() }
 }
 
 /// Resolves the URI of each declared face. Blocks while host names are resolved.

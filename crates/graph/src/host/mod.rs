@@ -29,7 +29,7 @@ use endpoints::Endpoint;
 use events::EventSubject;
 use nw_api::service::ServiceEventKind;
 use nw_element_api::{DropCause, DropCounters, FaceId, Kind, Packet, Pool, Timestamp};
-use nw_faces::{CloseReason, FaceError, FaceStatus, Faces, FacesConfig};
+use nw_faces::{CloseReason, FaceError, FaceStatus, Faces};
 use nw_name::HashKey;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
@@ -263,9 +263,7 @@ impl Host {
         let (key, seed) = random_key_and_seed().map_err(system("reading random bytes"))?;
         let engine =
             Engine::with_start_time(graph, key, seed, start_unix_ms).map_err(HostError::Faults)?;
-        let (reconnect_first, reconnect_max) = endpoints::RETRY_PAUSES;
-        let config = FacesConfig { reconnect_first, reconnect_max, ..FacesConfig::default() };
-        let faces = Faces::new(config, epoll.as_fd())
+        let faces = Faces::new(endpoints::faces_config(), epoll.as_fd())
             .map_err(|error| HostError::Face { name: crate::model::FACES.to_owned(), error })?;
         let (sender, messages) = crossbeam_channel::bounded(MESSAGES_MAX);
         let events = Arc::new(EventLog::new(start_unix_ms));

@@ -65,7 +65,7 @@ fn wait(shared: &Shared, memory: &mut Memory) {
         let pause = memory.retry_at.map(|at| at.saturating_duration_since(now));
         let is_new = || shared.wanted().change != memory.failed_change;
         match pause {
-            Some(pause) if !pause.is_zero() && !(*is_dirty && is_new()) => {
+            Some(pause) if !(pause.is_zero() || *is_dirty && is_new()) => {
                 let waited = shared.wake.wait_timeout(is_dirty, pause);
                 is_dirty = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
@@ -90,7 +90,7 @@ fn look(shared: &Shared, memory: &mut Memory) {
     shared.end_condition(NETWORK, ENGINE_UNREACHABLE);
     let next = plan(&wanted.target, &shared.world.observed(&seen));
     if next.is_empty() {
-        return converged(shared, memory, &wanted);
+        return converged(shared, memory, &wanted, seen);
     }
     if wanted.is_held {
         shared.view().state = NetworkState::Held;
@@ -119,7 +119,7 @@ fn look(shared: &Shared, memory: &mut Memory) {
     }
 }
 
-fn converged(shared: &Shared, memory: &mut Memory, wanted: &Wanted) {
+fn converged(shared: &Shared, memory: &mut Memory, wanted: &Wanted, seen: Seen) {
     memory.failures = 0;
     memory.done_actions.clear();
     shared.end_condition(NETWORK, STEP_FAILED);
@@ -130,6 +130,7 @@ fn converged(shared: &Shared, memory: &mut Memory, wanted: &Wanted) {
     let mut view = shared.view();
     view.state = NetworkState::Converged;
     view.converged_change = wanted.change;
+    view.seen = seen;
 }
 
 fn engine_failed(shared: &Shared, memory: &mut Memory, wanted: &Wanted, seen: &Seen) {

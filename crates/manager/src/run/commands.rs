@@ -1,4 +1,4 @@
-//! Commands and questions to a running manager. Each command is noted in the audit, with its result.
+//! Commands and questions to a running manager. Each command and its result are in the audit.
 
 use super::change::shown_plan;
 use super::wanted::{Wanted, read_document};
@@ -441,9 +441,12 @@ impl Handle {
         let wanted = version.unwrap_or(current.saturating_sub(1));
         if version.is_none() && wanted == 0 {
             let reason = "there is no earlier version to return to";
-            return Err(CommandError::Conflict(reason.to_owned()));
+            return self.audit(author, "undo", Err(CommandError::Conflict(reason.to_owned())));
         }
-        let text = self.document_at(wanted)?.text;
+        let text = match self.document_at(wanted) {
+            Ok(document) => document.text,
+            Err(error) => return self.audit(author, format!("undo to {wanted}"), Err(error)),
+        };
         let reason = Some(format!("return to version {wanted}"));
         let change =
             NetworkChange { text, version: Some(current), plan: None, folder: None, reason };

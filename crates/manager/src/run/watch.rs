@@ -5,6 +5,7 @@ use super::{Shared, locked, now_ms};
 use crate::engine::InstanceState as EngineState;
 use crate::events::About;
 use crate::map::Rates;
+use crate::samples::element_samples;
 use crate::store::StoredReplicas;
 use crate::world::{Seen, instance_id};
 use nw_api::network::{NetworkEventKind, NetworkState};
@@ -22,6 +23,8 @@ const TICK: Duration = Duration::from_millis(200);
 #[derive(Default)]
 struct Memory {
     scaler: Scaler,
+    /// Last sample: rates are its difference to the next.
+    sampled: Seen,
     /// Instances at the last look, and whether they ran.
     running: BTreeMap<InstanceId, bool>,
     /// What was observed, and the change of what is wanted, when the plan was last empty.
@@ -79,13 +82,16 @@ fn sample(shared: &Shared, memory: &mut Memory) {
     let change = shared.wanted().change;
     let is_changing = {
         let mut view = shared.view();
-        view.rates = Rates::between(&view.seen, &seen);
+        view.rates = Rates::between(&memory.sampled, &seen);
         view.seen = seen.clone();
         view.plan.is_some() || view.state_for(change) != NetworkState::Converged
     };
     shared.events.note_sample();
     scale(shared, memory, &seen, is_changing);
+    defend(shared, &memory.sampled, &seen);
+    register(shared, &seen);
     look_for_drift(shared, memory, &seen);
+    memory.sampled = seen;
 }
 
 /// Wakes the change thread if what runs is not what is wanted. The plan is computed only if
@@ -108,6 +114,74 @@ fn look_for_drift(shared: &Shared, memory: &mut Memory, seen: &Seen) {
         true => memory.converged = Some(facts),
         false => shared.wake_change(),
     }
+}
+
+/// Asks the defences of the document for countermeasures and applies what is decided.
+fn defend(shared: &Shared, before: &Seen, seen: &Seen) {
+    let document = {
+        let wanted = shared.wanted();
+        if wanted.document.file.network.defences.is_empty() && wanted.countermeasures.is_empty() {
+            return;
+        }
+        wanted.document.clone()
+    };
+    let samples = element_samples(&document, before, seen);
+    let (events, countermeasures) = {
+        let mut defences = locked(&shared.defences);
+        (defences.observe(&document, seen.at_ms, &samples), defences.countermeasures())
+    };
+    for event in events {
+        let attack = event.attack.name();
+        let (from, to) = (word(&event.from), word(&event.to));
+        let text = format!("{attack} at {}: {from} to {to}: {}", event.element, event.reason);
+        let about = About { subject: Some(event.element.clone()), ..About::default() };
+        shared.event(NetworkEventKind::Defence, text, about);
+        event.erase.iter().for_each(|prefix| shared.world.erase(seen, prefix));
+    }
+    let subject = "network";
+    let mut wanted = shared.wanted();
+    if wanted.countermeasures == countermeasures || wanted.is_held || wanted.is_stopping {
+        return;
+    }
+    let mut changed = wanted.clone();
+    changed.countermeasures = countermeasures;
+    if let Err(error) = changed.refresh() {
+        drop(wanted);
+        return shared.begin_condition(subject, "NotDefended", error.to_string());
+    }
+    *wanted = changed;
+    drop(wanted);
+    shared.end_condition(subject, "NotDefended");
+    shared.wake_change();
+}
+
+/// Returns a state as in JSON.
+fn word(state: &nw_manage::defence::DefenceState) -> String {
+    let value = serde_json::to_value(state).unwrap_or_default();
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Takes the prefixes that producers have registered at name routers into the target, so that all
+/// other name routers get routes to them.
+fn register(shared: &Shared, seen: &Seen) {
+    let registrations = shared.world.registrations(seen);
+    let mut wanted = shared.wanted();
+    if wanted.registrations == registrations || wanted.is_stopping {
+        return;
+    }
+    let mut changed = wanted.clone();
+    changed.registrations = registrations;
+    if let Err(error) = changed.refresh() {
+        drop(wanted);
+        return shared.begin_condition("network", "NotRouted", error.to_string());
+    }
+    let count = changed.registrations.len();
+    *wanted = changed;
+    drop(wanted);
+    shared.end_condition("network", "NotRouted");
+    let text = format!("{count} prefixes are registered by producers");
+    shared.event(NetworkEventKind::RoutesChanged, text, About::default());
+    shared.wake_change();
 }
 
 /// Asks for the numbers of instances and applies what is decided.

@@ -1,6 +1,7 @@
 //! Publishes values of an item: `publish_values SOCKET NAME VALUE…`.
 
 use nw_app::pubsub::{PubSubOptions, Publisher, WhenFull};
+use std::io::Write;
 use std::time::Duration;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for value in words {
         publisher.publish(item, value.as_bytes())?;
     }
-    println!("{} subscribers", publisher.subscribers(item)?);
+    writeln!(std::io::stdout(), "{} subscribers", publisher.subscribers(item)?)?;
     publisher.drain(Duration::from_secs(1))?;
     Ok(())
 }

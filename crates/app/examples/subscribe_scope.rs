@@ -9,13 +9,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [socket, scope, count] = &words[..] else { return Err("SOCKET SCOPE COUNT".into()) };
     let mut subscriber = Subscriber::connect(&PubSubOptions::at(socket))?;
     subscriber.subscribe(&Scope::new(scope)?.all(), true)?;
+    let mut out = std::io::stdout();
     let count: u64 = count.parse()?;
     while subscriber.counts().delivered < count {
         match subscriber.receive(Duration::from_secs(1))? {
             Received::Publication { name, payload, .. } => {
-                writeln!(std::io::stdout(), "{name} {}", String::from_utf8_lossy(payload))?;
+                writeln!(out, "{name} {}", String::from_utf8_lossy(payload))?;
             }
-            Received::Lost { name, lost } => writeln!(std::io::stdout(), "{name}: {lost} lost")?,
+            Received::Lost { name, lost } => writeln!(out, "{name}: {lost} lost")?,
             Received::Nothing => {}
         }
     }

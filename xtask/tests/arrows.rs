@@ -21,6 +21,7 @@ const LAYERS: &[(u32, &[&str])] = &[
             "nw-testbed",
             "nw-experiments",
             "nw-bench",
+            "nw-image",
         ],
     ),
     (7, &["nw-cli", "nw-hosts"]),

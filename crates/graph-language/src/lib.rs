@@ -14,6 +14,7 @@ pub mod draw;
 pub mod help;
 pub mod language;
 pub mod model;
+pub mod network;
 mod problem;
 mod standard;
 mod suggest;

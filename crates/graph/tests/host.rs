@@ -183,3 +183,141 @@ fn change_returns_when_in_effect() {
     ));
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+/// Returns an Interest for a name of one letter, and its Data.
+fn exchange(letter: u8) -> (Vec<u8>, Vec<u8>) {
+    let (mut interest, mut data) = (INTEREST.to_vec(), DATA.to_vec());
+    (interest[6], data[6]) = (letter, letter);
+    (interest, data)
+}
+
+/// A running graph whose face `far` leads to the socket `far`, with a client and a producer.
+struct Running {
+    folder: std::path::PathBuf,
+    handle: nw_graph::host::Handle,
+    thread: thread::JoinHandle<Result<(), HostError>>,
+    client: UnixStream,
+    producer: UnixStream,
+}
+
+impl Running {
+    fn start(name: &str) -> Self {
+        let folder = folder(name);
+        let far = UnixListener::bind(folder.join("far")).unwrap();
+        let mut host = Host::new(&routed(&folder, "near", "")).unwrap();
+        let handle = host.handle();
+        let thread = thread::spawn(move || host.run());
+        let (producer, _) = far.accept().unwrap();
+        let client = UnixStream::connect(folder.join("near")).unwrap();
+        for stream in [&producer, &client] {
+            stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        }
+        Running { folder, handle, thread, client, producer }
+    }
+
+    /// Changes the URI of the face `far`, whose name stays.
+    fn lead_elsewhere(&self, mode: ChangeMode) {
+        let mut other = routed(&self.folder, "near", "");
+        let uri = format!("unix://{}/far2", self.folder.display());
+        other.faces.iter_mut().filter(|face| face.name == "far").for_each(|face| {
+            face.uri = Some(uri.clone());
+        });
+        self.handle.change(other, mode).unwrap();
+    }
+
+    fn stop(self) {
+        self.handle.stop();
+        self.thread.join().unwrap().unwrap();
+        std::fs::remove_dir_all(self.folder).unwrap();
+    }
+}
+
+/// Reads one packet, which is short.
+fn read_packet(stream: &mut UnixStream) -> Vec<u8> {
+    let mut bytes = [0; 256];
+    let len = stream.read(&mut bytes).unwrap();
+    bytes[..len].to_vec()
+}
+
+/// Returns the name's letter of an Interest, which may be in a link packet.
+fn letter(packet: &[u8]) -> u8 {
+    let at = packet.windows(5).position(|five| five[..4] == [7, 3, 8, 1]).unwrap();
+    packet[at + 4]
+}
+
+#[test]
+fn uri_changed_make_before_break_keeps_old_face_until_replies_arrived() {
+    let mut running = Running::start("uri");
+    let (first, first_data) = exchange(b'a');
+    running.client.write_all(&first).unwrap();
+    assert_eq!(letter(&read_packet(&mut running.producer)), b'a');
+    // The new peer does not listen yet: Interests leave by the old face.
+    running.lead_elsewhere(ChangeMode::MakeBeforeBreak);
+    let (second, second_data) = exchange(b'b');
+    running.client.write_all(&second).unwrap();
+    assert_eq!(letter(&read_packet(&mut running.producer)), b'b');
+    let new_listener = UnixListener::bind(running.folder.join("far2")).unwrap();
+    let (mut new_producer, _) = new_listener.accept().unwrap();
+    new_producer.set_read_timeout(Some(TIMEOUT)).unwrap();
+    wait_until("the new face is up", || {
+        let faces = running.handle.report().unwrap().faces;
+        faces.iter().filter(|face| face.name == "far" && face.up).count() == 2
+    });
+    let report = running.handle.report().unwrap();
+    assert!(report.changing);
+    assert_eq!(report.faces.iter().filter(|face| face.closing).count(), 1);
+    let (third, third_data) = exchange(b'c');
+    running.client.write_all(&third).unwrap();
+    assert_eq!(letter(&read_packet(&mut new_producer)), b'c');
+    new_producer.write_all(&third_data).unwrap();
+    assert_eq!(read_packet(&mut running.client), third_data);
+    for data in [first_data, second_data] {
+        running.producer.write_all(&data).unwrap();
+        assert_eq!(read_packet(&mut running.client), data, "a reply by the old face arrives");
+    }
+    assert!(read_packet(&mut running.producer).is_empty(), "then the old face is closed");
+    wait_until("the change is complete", || !running.handle.report().unwrap().changing);
+    running.stop();
+}
+
+#[test]
+fn uri_changed_buffer_holds_interests_until_replies_arrived() {
+    let mut running = Running::start("uri-buffer");
+    let new_listener = UnixListener::bind(running.folder.join("far2")).unwrap();
+    let (first, first_data) = exchange(b'a');
+    running.client.write_all(&first).unwrap();
+    read_packet(&mut running.producer);
+    running.lead_elsewhere(ChangeMode::Buffer);
+    let (mut new_producer, _) = new_listener.accept().unwrap();
+    let (second, second_data) = exchange(b'b');
+    running.client.write_all(&second).unwrap();
+    new_producer.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let mut bytes = [0; 256];
+    assert!(new_producer.read(&mut bytes).is_err(), "held while a reply is pending");
+    running.producer.write_all(&first_data).unwrap();
+    assert_eq!(read_packet(&mut running.client), first_data);
+    new_producer.set_read_timeout(Some(TIMEOUT)).unwrap();
+    assert_eq!(letter(&read_packet(&mut new_producer)), b'b');
+    new_producer.write_all(&second_data).unwrap();
+    assert_eq!(read_packet(&mut running.client), second_data);
+    running.stop();
+}
+
+#[test]
+fn uri_changed_drop_closes_old_face_at_once() {
+    let mut running = Running::start("uri-drop");
+    let new_listener = UnixListener::bind(running.folder.join("far2")).unwrap();
+    let (first, _) = exchange(b'a');
+    running.client.write_all(&first).unwrap();
+    read_packet(&mut running.producer);
+    running.lead_elsewhere(ChangeMode::Drop);
+    assert!(read_packet(&mut running.producer).is_empty());
+    let (mut new_producer, _) = new_listener.accept().unwrap();
+    new_producer.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let (second, second_data) = exchange(b'b');
+    running.client.write_all(&second).unwrap();
+    assert_eq!(letter(&read_packet(&mut new_producer)), b'b');
+    new_producer.write_all(&second_data).unwrap();
+    assert_eq!(read_packet(&mut running.client), second_data);
+    running.stop();
+}

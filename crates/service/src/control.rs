@@ -1,6 +1,7 @@
 //! The control socket of a service: HTTP over a unix socket that only its owner may open, with the
 //! same limits as a router's control socket. `/openapi.json` describes the interface.
 
+use crate::usage::Usage;
 use axum::Router;
 use axum::extract::{Json, State};
 use axum::http::StatusCode;
@@ -132,9 +133,15 @@ async fn status(State(shared): State<Shared>) -> Result<Json<ServiceStatus>, Api
     let report = report(shared.handle).await?;
     let counts = report.drops.iter().map(|(reason, packets)| (reason.as_str(), *packets));
     let (dropped, done) = dropped_and_done(counts);
+    let usage = Usage::read();
     // Includes faces that ended.
     Ok(Json(ServiceStatus {
         name: shared.name.to_string(),
+        version: concat!("namewire ", env!("CARGO_PKG_VERSION")).to_owned(),
+        pid: std::process::id(),
+        cpu_user_s: usage.user_s,
+        cpu_system_s: usage.system_s,
+        resident_bytes: usage.resident_bytes,
         uptime_s: report.uptime_s,
         changing: report.changing,
         draining: report.draining,
@@ -172,6 +179,7 @@ async fn links(State(shared): State<Shared>) -> Result<Json<Vec<ServiceLink>>, A
         uri: face.uri,
         local: face.local,
         up: face.up,
+        closing: face.closing,
         received: face.received,
         sent: face.sent,
     };
@@ -183,6 +191,7 @@ async fn links(State(shared): State<Shared>) -> Result<Json<Vec<ServiceLink>>, A
         uri,
         local: String::new(),
         up: false,
+        closing: false,
         received: [0; 3],
         sent: [0; 3],
     });

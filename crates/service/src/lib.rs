@@ -16,6 +16,7 @@
 pub mod control;
 pub mod partition;
 pub mod single_element;
+mod usage;
 
 pub use control::{ControlError, serve};
 pub use nw_rest_api::Server;

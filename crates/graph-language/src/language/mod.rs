@@ -19,6 +19,7 @@ mod write;
 pub use write::write;
 
 use crate::check::Unresolved;
+use crate::network::Network;
 use crate::suggest::suggest;
 use crate::{Connection, Face, Graph, Node, Position, Problem, Problems, Source, Target};
 use nw_element_api::{FaceInfo, LinkType, Parameters, PortInfo, Scope, Value};
@@ -40,6 +41,8 @@ pub struct GraphFile {
     pub graph: Graph,
     /// Tests, in the order of the file.
     pub tests: Vec<Test>,
+    /// Hosts, services and what else the file says about a network; empty in most files.
+    pub network: Network,
 }
 
 /// A test in a graph file.

@@ -225,6 +225,12 @@ impl Engine {
         }
     }
 
+    /// Lets Interests for a face of the graph leave by this face from now on. Routes that name it
+    /// take effect with the next [`apply`](Self::apply).
+    pub fn set_peer_face(&mut self, graph_face: usize, face: FaceId) {
+        self.faces.by_graph_face[graph_face] = Some(face);
+    }
+
     /// Sets the peer of a face that was added: see [`Element::set_peer`].
     pub fn set_peer(&mut self, face: FaceId, peer: Peer) {
         self.faces.peers.push((face, peer));

@@ -187,9 +187,9 @@ impl Engine {
             }
         }
         for (face, _, name) in &self.faces.attached {
-            if let Some(graph_face) = graph.faces.iter().position(|declared| declared.name == *name)
-            {
-                self.wiring.attach_face(*face, graph_face);
+            match graph.faces.iter().position(|declared| declared.name == *name) {
+                Some(graph_face) => self.wiring.attach_face(*face, graph_face),
+                None => self.wiring.attach_removed_face(*face, graph),
             }
         }
         old_wiring

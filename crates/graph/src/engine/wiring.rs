@@ -277,4 +277,17 @@ impl Wiring {
         self.by_face_slot[face.slot()] =
             self.inputs.get(graph_face).copied().unwrap_or([Link::UNCONNECTED; KINDS]);
     }
+
+    /// Lets the replies of a face that the graph no longer has enter where those of its default
+    /// face enter, or else those of its first connecting face. Interests of the face are dropped.
+    pub fn attach_removed_face(&mut self, face: FaceId, graph: &Graph) {
+        let substitute = graph
+            .faces
+            .iter()
+            .position(|declared| declared.is_default)
+            .or_else(|| graph.faces.iter().position(|declared| !declared.is_listener));
+        let Some(substitute) = substitute else { return };
+        self.attach_face(face, substitute);
+        self.by_face_slot[face.slot()][Kind::Interest as usize] = Link::UNCONNECTED;
+    }
 }

@@ -71,6 +71,16 @@ impl Endpoint {
         (&self.name, &self.uri, self.is_listener) == (&other.name, &other.uri, other.is_listener)
     }
 
+    /// Returns whether a new face to the same peer can't be opened while the other one exists, as
+    /// datagram faces are found by their addresses.
+    pub fn shares_face_with(&self, other: &Endpoint) -> bool {
+        let has_connections = matches!(
+            self.uri,
+            FaceUri::Unix(_) | FaceUri::Shm(_) | FaceUri::Tcp(_) | FaceUri::WsClient(_)
+        );
+        self.uri == other.uri && !has_connections
+    }
+
     /// Returns the name and the URI.
     pub fn name_and_uri(&self) -> (String, String) {
         (self.name.clone(), self.uri.to_string())

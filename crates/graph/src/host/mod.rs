@@ -5,6 +5,7 @@
 //! epoll ─▶ faces.on_ready ─▶ engine.process ─▶ faces.send … ─▶ faces.flush ─▶ timers ─▶ epoll
 //! ```
 
+mod closing;
 mod endpoints;
 mod report;
 mod worker_pool;
@@ -15,6 +16,7 @@ pub use report::{FaceReport, PortReport, Report};
 use crate::engine::{ChangeMode, Engine, Fault};
 use crate::model::Graph;
 use crossbeam_channel::{Receiver, Sender};
+use closing::ClosingFaces;
 use endpoints::Endpoint;
 use nw_element_api::{DropCause, DropCounters, FaceId, Kind, Packet, Pool, Timestamp};
 use nw_faces::{CloseReason, FaceError, FaceEvent, FaceStatus, Faces, FacesConfig};
@@ -174,8 +176,8 @@ pub struct Host {
     engine: Engine,
     faces: Faces,
     endpoints: Vec<Endpoint>,
-    /// Faces whose listener a change has removed: closed when the change is complete.
-    closing_faces: Vec<FaceId>,
+    /// Faces that a change has removed: closed when nothing is pending by them.
+    closing: ClosingFaces,
     /// Faces that ended, but whose last packets may still have to be processed: elements are not
     /// notified yet.
     ended_faces: Vec<(Box<FaceStatus>, CloseReason)>,
@@ -188,7 +190,7 @@ pub struct Host {
     retry_at: Option<Timestamp>,
     /// Earliest and latest end of draining; `None` if the graph is not draining.
     draining: Option<(Timestamp, Timestamp)>,
-    /// Interests dropped while draining.
+    /// Interests dropped while draining, or while a change holds too many.
     drain_drops: DropCounters,
 }
 
@@ -245,7 +247,7 @@ impl Host {
             engine,
             faces,
             endpoints,
-            closing_faces: Vec::new(),
+            closing: ClosingFaces::default(),
             ended_faces: Vec::new(),
             pool: Pool::new(key, CHUNKS_MAX, PACKETS_MAX),
             batch: Vec::new(),
@@ -301,17 +303,20 @@ impl Host {
             .filter_map(|id| self.faces.status(id))
             .map(|status| (self.name_of(&status).unwrap_or_default(), status))
             .collect();
+        let face_report = |(name, status): &(String, FaceStatus)| {
+            FaceReport::new(name, status, self.closing.contains(status.id))
+        };
         let mut drops = self.engine.drops().clone();
         drops.merge(self.faces.drops());
         drops.merge(&self.drain_drops);
         let totals = self.faces.totals();
         Report {
             uptime_s: self.now().since(Timestamp::START).as_secs_f64(),
-            changing: self.engine.is_changing(),
+            changing: self.engine.is_changing() || !self.closing.is_empty(),
             draining: self.draining.is_some(),
             received: report::received(&totals),
             sent: report::sent(&totals),
-            faces: faces.iter().map(|(name, status)| FaceReport::new(name, status)).collect(),
+            faces: faces.iter().map(face_report).collect(),
             missing: self
                 .endpoints
                 .iter()
@@ -324,6 +329,9 @@ impl Host {
     }
 
     fn name_of(&self, status: &FaceStatus) -> Option<String> {
+        if let Some(name) = self.closing.name_of(status.id) {
+            return Some(name.to_owned());
+        }
         self.endpoint_of(status).map(|(at, _)| self.endpoints[at].name.clone())
     }
 
@@ -345,7 +353,9 @@ impl Host {
     /// If waiting for packets fails.
     pub fn run(&mut self) -> Result<(), HostError> {
         let result = self.event_loop();
-        self.out.drain(..).chain(self.batch.drain(..)).for_each(|packet| self.pool.release(packet));
+        let held = self.closing.take_held();
+        let unsent = self.out.drain(..).chain(self.batch.drain(..)).chain(held);
+        unsent.for_each(|packet| self.pool.release(packet));
         self.faces.close_all(&mut self.pool);
         result
     }
@@ -419,7 +429,8 @@ impl Host {
         // a packet or a timer of an element, after which the loop checks again.
         let drain =
             self.draining.map(|(earliest, latest)| if now < earliest { earliest } else { latest });
-        let timers = [self.faces.deadline(), self.engine.deadline(), self.retry_at, drain];
+        let closing = self.closing.next_check();
+        let timers = [self.faces.deadline(), self.engine.deadline(), self.retry_at, drain, closing];
         let due = timers.into_iter().flatten().min().filter(|due| *due != Timestamp::NEVER)?;
         let wait = due.since(now);
         Some(Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) })
@@ -430,6 +441,9 @@ impl Host {
         self.process_face_events(now);
         if self.draining.is_some() {
             self.drop_interests();
+        }
+        if self.closing.holds_interests() {
+            self.closing.hold(&mut self.batch, &mut self.pool, &mut self.drain_drops);
         }
         self.engine.process(now, &mut self.batch, &mut self.pool, &mut self.out);
         self.exchange_jobs(now);
@@ -508,6 +522,11 @@ impl Host {
                         self.engine.add_face(status.id, status.info(), at, is_accepted);
                         self.engine.set_peer(status.id, status.peer());
                         self.endpoints[at].is_connecting = !is_accepted && !status.up;
+                        // Until the new face of a name is up, Interests leave by the old one.
+                        let name = &self.endpoints[at].name;
+                        if let Some(old) = self.closing.predecessor(name, is_accepted, status.up) {
+                            self.engine.set_peer_face(at, old);
+                        }
                         must_apply_routes |=
                             !is_accepted || self.engine.graph().faces[at].is_single_peer;
                         tracing::debug!(face = self.endpoints[at].name, id = status.id.number(), uri = %status.uri, "face");
@@ -517,10 +536,12 @@ impl Host {
                 },
                 FaceEvent::Destroyed(status, reason) => self.ended_faces.push((status, reason)),
                 FaceEvent::Up(id) => {
-                    self.endpoints
-                        .iter_mut()
-                        .filter(|endpoint| endpoint.face == Some(id))
-                        .for_each(Endpoint::mark_up);
+                    let at = self.endpoints.iter().position(|endpoint| endpoint.face == Some(id));
+                    if let Some(at) = at {
+                        self.endpoints[at].mark_up();
+                        self.engine.set_peer_face(at, id);
+                        must_apply_routes |= self.closing.has_name(&self.endpoints[at].name);
+                    }
                 }
                 FaceEvent::Down(id) => {
                     self.endpoints
@@ -575,12 +596,29 @@ impl Host {
         if self.retry_at.is_some_and(|due| due <= now) {
             self.open_missing_endpoints(now);
         }
-        if !self.engine.is_changing() {
-            for face in self.closing_faces.drain(..) {
-                self.faces.close(face, &mut self.pool);
-            }
-        }
+        self.check_closing_faces(now);
         self.forward(now);
+    }
+
+    /// Closes faces of earlier graphs by which nothing is pending, and releases held Interests.
+    fn check_closing_faces(&mut self, now: Timestamp) {
+        if self.closing.is_empty() && !self.closing.holds_interests() {
+            return;
+        }
+        let (faces, endpoints) = (&self.faces, &self.endpoints);
+        let is_up = |id: FaceId| faces.status(id).is_some_and(|status| status.up);
+        // A removed name has no new face to wait for.
+        let is_replaced = |name: &str| {
+            endpoints.iter().find(|endpoint| endpoint.name == name).is_none_or(|endpoint| {
+                endpoint.is_listener || endpoint.face.is_some_and(is_up)
+            })
+        };
+        let is_changing = self.engine.is_changing();
+        let done = self.closing.check(now, is_changing, |id| faces.status(id), is_replaced);
+        for face in done {
+            self.faces.close(face, &mut self.pool);
+        }
+        self.batch.extend(self.closing.take_released());
     }
 
     /// Handles waiting messages. Returns false if the loop must end.
@@ -625,7 +663,12 @@ impl Host {
                     let accepted = |id: &FaceId| {
                         self.faces.status(*id).is_some_and(|status| old.has_accepted(&status))
                     };
-                    self.closing_faces.extend(self.faces.ids().filter(accepted));
+                    let mut removed: Vec<FaceId> = self.faces.ids().filter(accepted).collect();
+                    let is_shared = endpoints.iter().any(|new| new.shares_face_with(old));
+                    if mode != ChangeMode::Drop && !is_shared {
+                        removed.extend(old.face.take());
+                    }
+                    self.closing.add(now, &old.name, removed, mode);
                     old.close(&mut self.faces, &mut self.pool);
                 }
             }

@@ -41,6 +41,8 @@ pub struct FaceReport {
     pub local: String,
     /// True if connected, or if the face needs no connection.
     pub up: bool,
+    /// True if the face belongs to an earlier graph, and is closed when nothing is pending by it.
+    pub closing: bool,
     /// Interests, Data and Nacks received.
     pub received: [u64; 3],
     /// Interests, Data and Nacks sent.
@@ -74,13 +76,14 @@ pub(super) fn drops(drops: &DropCounters) -> Vec<(String, u64)> {
 }
 
 impl FaceReport {
-    pub(super) fn new(name: &str, status: &FaceStatus) -> Self {
+    pub(super) fn new(name: &str, status: &FaceStatus, closing: bool) -> Self {
         FaceReport {
             name: name.to_owned(),
             id: status.id.number(),
             uri: status.uri.to_string(),
             local: status.local_uri.to_string(),
             up: status.up,
+            closing,
             received: received(&status.counters),
             sent: sent(&status.counters),
         }

@@ -1,0 +1,192 @@
+//! What must run: instances with their graph texts, the links between them, and what led to them.
+//!
+//! A target is a pure function of document and [`Decisions`]: the same input gives the same bytes.
+//! A face name is never used for two addresses: it ends in a digest of its link.
+
+use nw_graph_language::network::{EngineKind, InsertionOrder, LinkKind};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// One process or container of a network. While a service moves, its name exists on two hosts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct InstanceId {
+    /// `SERVICE~N`, where N counts the instances of the service from 1.
+    pub name: String,
+    /// Name of the host it runs on.
+    pub host: String,
+}
+
+impl fmt::Display for InstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.name, self.host)
+    }
+}
+
+/// Everything that must run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// Name of the network.
+    pub network: String,
+    /// Hosts with engines, by name.
+    pub hosts: Vec<TargetHost>,
+    /// Instances, sorted by id.
+    pub instances: Vec<Instance>,
+    /// Links between instances, sorted by id.
+    pub links: Vec<Link>,
+    /// How packets are handled while the network changes.
+    pub order: InsertionOrder,
+}
+
+/// A host of the target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TargetHost {
+    /// Name.
+    pub name: String,
+    /// Engine that starts instances.
+    pub engine: EngineKind,
+    /// Whether an agent on another machine runs the engine.
+    pub is_remote: bool,
+    /// Container image, if the document names one.
+    pub image: Option<String>,
+    /// Processor cores for all instances together.
+    pub cores: Option<f64>,
+    /// Memory for all instances together, MiB.
+    pub memory_mib: Option<u64>,
+}
+
+/// An instance of the target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Instance {
+    /// Name and host.
+    pub id: InstanceId,
+    /// Service it is an instance of.
+    pub service: String,
+    /// Text of the graph file it runs, with all routes.
+    pub graph: String,
+    /// Share of a processor core that it may use at most.
+    pub quota_cores: Option<f64>,
+    /// Why it exists.
+    pub origin: Origin,
+    /// Names of the elements whose content stores should be handed over when it goes.
+    pub stores: Vec<String>,
+    /// Position from the producers: instances with lower numbers are switched first.
+    pub depth: u32,
+}
+
+/// Why an instance exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    /// The document names the service.
+    #[default]
+    Document,
+    /// It spreads Interests over the instances of a service.
+    Scaling,
+    /// It is part of a countermeasure.
+    Defence,
+}
+
+/// A link between two instances.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Id: a digest of transport, address and both instances; the faces' names end in it.
+    pub id: String,
+    /// Transport.
+    pub kind: LinkKind,
+    /// The end that connects.
+    pub from: LinkEnd,
+    /// The end that listens.
+    pub to: LinkEnd,
+    /// Cost for routes.
+    pub cost: u64,
+}
+
+/// One end of a link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkEnd {
+    /// Instance.
+    pub instance: InstanceId,
+    /// Name of the face in the instance's graph.
+    pub face: String,
+    /// URI of the face in the instance's graph.
+    pub uri: String,
+}
+
+/// What was decided beyond the document. The default is the document alone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Decisions {
+    /// Number of instances, by service. Bounds of the document hold all the same.
+    pub replicas: BTreeMap<String, u32>,
+    /// Countermeasures in effect.
+    pub countermeasures: Vec<Countermeasure>,
+    /// Prefixes that producers registered.
+    pub registrations: Vec<Registration>,
+    /// Contents of the anchor files as base64 certificates, by the file's name in the document.
+    pub anchors: BTreeMap<String, String>,
+    /// Certificates (base64) that chains may need, for all verifiers.
+    pub certificates: Vec<String>,
+}
+
+/// A change of the graph against an attack. Elements that it adds are named `defence-…`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Countermeasure {
+    /// Verifies the Data that enter an element.
+    Verify {
+        /// Element whose Data are verified.
+        element: String,
+        /// Share of the packets that is verified.
+        sample: f64,
+        /// Whether the verifier runs in a process of its own.
+        is_isolated: bool,
+    },
+    /// Rejects names at the faces of a service.
+    Filter {
+        /// Element before which the filter is placed.
+        element: String,
+        /// Names that are rejected, as URIs.
+        names: Vec<String>,
+    },
+    /// Limits the Interests that enter an element by each face.
+    Limit {
+        /// Element before which the limiter is placed.
+        element: String,
+        /// Interests per second of each face.
+        rate: u64,
+    },
+}
+
+/// A prefix that a producer registered at a name router.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Registration {
+    /// Instance where it was registered.
+    pub instance: InstanceId,
+    /// Element of the instance that routes by name.
+    pub element: String,
+    /// Prefix, as a URI.
+    pub prefix: String,
+    /// Cost beyond the producer's face.
+    pub cost: u64,
+}
+
+/// Returns the first 16 hexadecimal digits of the SHA-256 digest of texts, each with its length.
+pub fn digest(texts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for text in texts {
+        hash.update((text.len() as u64).to_be_bytes());
+        hash.update(text.as_bytes());
+    }
+    hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Target {
+    /// Returns an instance by id.
+    pub fn instance(&self, id: &InstanceId) -> Option<&Instance> {
+        self.instances
+            .binary_search_by(|instance| instance.id.cmp(id))
+            .ok()
+            .map(|at| &self.instances[at])
+    }
+}

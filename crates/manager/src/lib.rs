@@ -1,0 +1,10 @@
+//! Runs a network of services as a document describes it: starts and stops instances, changes their
+//! graphs while packets flow, scales and heals.
+//!
+//! Layer 6 (users): decides nothing by itself. `nw-manage` computes targets, plans and decisions;
+//! this crate observes, carries out steps, and keeps the journal.
+
+#![forbid(unsafe_code)]
+#![doc = include_str!("../README.md")]
+
+pub mod engine;

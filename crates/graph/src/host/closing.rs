@@ -159,8 +159,7 @@ impl ClosingFaces {
             !is_done
         });
         self.is_holding &= is_pending && !self.faces.is_empty();
-        let interval =
-            if self.is_holding { CHECK_INTERVAL_HOLDING } else { CHECK_INTERVAL };
+        let interval = if self.is_holding { CHECK_INTERVAL_HOLDING } else { CHECK_INTERVAL };
         self.next_check = (!self.faces.is_empty()).then(|| now + interval);
         done
     }

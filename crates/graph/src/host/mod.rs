@@ -15,8 +15,8 @@ pub use report::{FaceReport, PortReport, Report};
 
 use crate::engine::{ChangeMode, Engine, Fault};
 use crate::model::Graph;
-use crossbeam_channel::{Receiver, Sender};
 use closing::ClosingFaces;
+use crossbeam_channel::{Receiver, Sender};
 use endpoints::Endpoint;
 use nw_element_api::{DropCause, DropCounters, FaceId, Kind, Packet, Pool, Timestamp};
 use nw_faces::{CloseReason, FaceError, FaceEvent, FaceStatus, Faces, FacesConfig};
@@ -609,9 +609,10 @@ impl Host {
         let is_up = |id: FaceId| faces.status(id).is_some_and(|status| status.up);
         // A removed name has no new face to wait for.
         let is_replaced = |name: &str| {
-            endpoints.iter().find(|endpoint| endpoint.name == name).is_none_or(|endpoint| {
-                endpoint.is_listener || endpoint.face.is_some_and(is_up)
-            })
+            endpoints
+                .iter()
+                .find(|endpoint| endpoint.name == name)
+                .is_none_or(|endpoint| endpoint.is_listener || endpoint.face.is_some_and(is_up))
         };
         let is_changing = self.engine.is_changing();
         let done = self.closing.check(now, is_changing, |id| faces.status(id), is_replaced);

@@ -10,6 +10,7 @@ pub mod balancer;
 pub mod config;
 pub mod counters;
 pub mod management;
+pub mod network;
 pub mod pcapng;
 pub mod report;
 pub mod rest;

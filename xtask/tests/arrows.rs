@@ -20,7 +20,7 @@ const LAYERS: &[(u32, &[&str])] = &[
         ],
     ),
     (4, &["nw-faces", "nw-kernel", "nw-api", "nw-control"]),
-    (5, &["nw-router", "nw-rest-api", "nw-graph", "nw-service"]),
+    (5, &["nw-router", "nw-rest-api", "nw-graph", "nw-service", "nw-agent"]),
     (
         6,
         &[

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use utoipa::ToSchema;
 
 /// `GET /v1/network`: the network and the document that describes it.
@@ -81,6 +82,11 @@ pub struct NetworkChange {
     /// Id of a plan that must still be the one to carry out; 409 if the network has changed since.
     #[serde(default)]
     pub plan: Option<String>,
+    /// Folder that file names in the text are relative to, on the manager's machine. Default: as
+    /// before.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub folder: Option<PathBuf>,
     /// Why, for the history.
     #[serde(default)]
     pub reason: Option<String>,
@@ -93,6 +99,10 @@ pub struct PlanRequest {
     /// Text of a document, at most 1 MiB.
     #[serde(default)]
     pub text: Option<String>,
+    /// Folder that file names in the text are relative to. Default: that of the document in effect.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub folder: Option<PathBuf>,
     /// Numbers of instances by service, in place of those in effect.
     #[serde(default)]
     pub replicas: BTreeMap<String, u32>,

@@ -246,7 +246,7 @@ pub struct ElementRoute {
     /// Id of the face; null while it is not connected.
     pub face: Option<u64>,
     /// Cost.
-    pub cost: u64,
+    pub cost: u32,
     /// Milliseconds until a registered route ends; null if it does not end by itself.
     #[serde(default)]
     pub expires_ms: Option<u64>,
@@ -301,7 +301,7 @@ pub struct ControlRoute {
     pub link: String,
     /// Cost; the cheapest route is used.
     #[serde(default)]
-    pub cost: u64,
+    pub cost: u32,
 }
 
 /// `GET /v1/events`: one event, as `data` of a Server-Sent Event. Its `id` is `START-NUMBER`.

@@ -112,6 +112,10 @@ reasons! {
     RateLimited = "rate_limited",
     /// A signature that does not verify, or of a key that may not sign this name.
     SignatureInvalid = "signature_invalid",
+    /// A command answered by the service itself.
+    Answered = "answered",
+    /// A command while too many others waited to be answered.
+    CommandsFull = "commands_full",
     /// An Interest received while the service was being drained.
     Draining = "draining",
     /// Ended in an element whose purpose is to end packets.
@@ -129,6 +133,7 @@ impl DropCause {
             DropCause::Aggregated
                 | DropCause::RetransmissionSuppressed
                 | DropCause::CacheHit
+                | DropCause::Answered
                 | DropCause::NackConsumed
                 | DropCause::Sink
         )

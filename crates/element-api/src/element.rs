@@ -3,6 +3,7 @@
 use crate::drops::DropCounters;
 use crate::meta::{Kind, Meta};
 use crate::pool::{Packet, Pool};
+use crate::status::ElementStatus;
 use crate::{FaceId, FaceInfo, Peer, Timestamp};
 use core::any::Any;
 use std::collections::VecDeque;
@@ -254,6 +255,11 @@ pub trait Element {
     fn awaits_reply(&self, packet: &Packet, pool: &Pool) -> bool {
         let _ = (packet, pool);
         false
+    }
+
+    /// Returns the state for operators. Not for the path of a packet: it allocates.
+    fn status(&self) -> ElementStatus {
+        ElementStatus::default()
     }
 
     /// Takes a task for another thread. It comes back by [`complete_task`](Self::complete_task);

@@ -2,8 +2,8 @@
 //! [`Port::ALL`].
 
 use crate::{
-    Context, DropCounters, Element, FaceId, FaceInfo, OffloadTask, Outbox, PREFETCH_STAGES_MAX,
-    Packet, Peer, Pool, Port, PortInfo, Timestamp,
+    Context, DropCounters, Element, ElementStatus, FaceId, FaceInfo, OffloadTask, Outbox,
+    PREFETCH_STAGES_MAX, Packet, Peer, Pool, Port, PortInfo, Timestamp,
 };
 use core::any::Any;
 
@@ -169,6 +169,9 @@ pub trait AnyElement: Any + Send {
 
     /// Returns [`Element::awaits_reply`].
     fn awaits_reply(&self, packet: &Packet, pool: &Pool) -> bool;
+
+    /// Returns [`Element::status`].
+    fn status(&self) -> ElementStatus;
 
     /// Returns [`Element::deadline`].
     fn deadline(&self) -> Option<Timestamp>;
@@ -354,6 +357,10 @@ impl<E: Element + Send + 'static> AnyElement for Erased<E> {
 
     fn awaits_reply(&self, packet: &Packet, pool: &Pool) -> bool {
         self.element.awaits_reply(packet, pool)
+    }
+
+    fn status(&self) -> ElementStatus {
+        self.element.status()
     }
 
     fn deadline(&self) -> Option<Timestamp> {

@@ -16,6 +16,7 @@ pub mod meta;
 pub mod parameters;
 pub mod pool;
 pub mod shortages;
+pub mod status;
 
 pub use announcements::{ANNOUNCEMENT_LEN_MAX, AnnouncementRef};
 pub use drops::{DropCause, DropCounters, DropReason};
@@ -28,3 +29,4 @@ pub use nw_tables::{FaceId, FaceInfo, FaceTable, LinkType, Peer, Scope};
 pub use parameters::{Parameters, Value};
 pub use pool::{Chunk, Packet, Pool};
 pub use shortages::{SharedPool, Shortages};
+pub use status::{ElementStatus, PacketFailure};

@@ -28,8 +28,8 @@ pub use crate::by_kind::{ByKind as In, ByKind as Out};
 use crate::router::{self, Router, RouterConfig, RouterCounters};
 use crate::strategy::Strategies;
 use nw_element_api::{
-    Context, DropCause, Element, FaceId, FaceInfo, Kind, LinkType, Meta, Outbox, Packet, Peer,
-    Pool, Scope, Timestamp,
+    Context, DropCause, Element, ElementStatus, FaceId, FaceInfo, Kind, LinkType, Meta, Outbox,
+    Packet, Peer, Pool, Scope, Timestamp,
 };
 use nw_name::{HashKey, NameRef};
 use nw_tables::fib::{FibConfig, NextHop};
@@ -233,6 +233,10 @@ impl Element for BackwardRouter {
 
     fn awaits_reply(&self, packet: &Packet, pool: &Pool) -> bool {
         self.router.is_awaiting_from(UPSTREAM, packet, pool)
+    }
+
+    fn status(&self) -> ElementStatus {
+        self.router.status()
     }
 
     fn deadline(&self) -> Option<Timestamp> {

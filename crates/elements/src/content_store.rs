@@ -27,12 +27,13 @@
 //! ```
 
 use crate::interest_key::interest_key;
-use nw_element_api::decode::resolve_name_or_drop;
+use nw_element_api::decode::{decode, resolve_name_or_drop};
 use nw_element_api::{
-    Context, DropCause, Element, FaceId, Kind, LinkFields, Meta, Packet, Pool, Timestamp,
+    Context, DropCause, Element, ElementStatus, FaceId, Kind, LinkFields, Meta, Packet, Pool,
+    Timestamp,
 };
 use nw_name::HashKey;
-use nw_tables::cs::{ContentStore as Store, CsConfig, CsRef, IncomingData};
+use nw_tables::cs::{ContentStore as Store, CsConfig, CsRef, IncomingData, Insertion};
 
 nw_element_api::ports! {
     /// Input ports.
@@ -54,6 +55,19 @@ nw_element_api::ports! {
         /// Data, unchanged.
         Data = "data" [Data],
     }
+}
+
+/// The result of [`ContentStore::import`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Import {
+    /// The packet was stored.
+    Stored,
+    /// The packet was stored already.
+    Known,
+    /// It is no Data, or the store does not admit it.
+    Rejected,
+    /// The store is full.
+    Full,
 }
 
 /// The content store element.
@@ -120,6 +134,52 @@ impl ContentStore {
             }
             None => context.pool.drop_packet(packet, DropCause::NoBuffer, context.drops),
         }
+    }
+
+    /// Returns a copy of a packet, and the milliseconds that it stays fresh. `None` if it was
+    /// evicted.
+    pub fn export(&self, now: Timestamp, packet: CsRef) -> Option<(Vec<u8>, u64)> {
+        let mut wire = vec![0; self.store.wire_len(packet)];
+        if self.store.copy_wire(packet, &mut wire) == 0 {
+            return None;
+        }
+        let fresh = self.store.fresh_until(packet).since(now);
+        Some((wire, fresh.as_millis() as u64))
+    }
+
+    /// Stores a packet of another store, which stays fresh for `fresh_ms` milliseconds, but not
+    /// longer than its FreshnessPeriod. Evicts nothing.
+    pub fn import(
+        &mut self,
+        now: Timestamp,
+        wire: &[u8],
+        fresh_ms: u64,
+        pool: &mut Pool,
+    ) -> Import {
+        if !self.store.has_capacity_for(wire.len()) {
+            return Import::Full;
+        }
+        let Some(packet) = pool.copy_of(wire) else { return Import::Full };
+        let is_data = decode(pool, &packet).is_ok() && pool.meta(&packet).kind == Kind::Data;
+        let import = if is_data {
+            let (wire, meta) = pool.view(&packet);
+            let incoming = IncomingData {
+                name: meta.name.into(),
+                prefixes: &meta.prefixes,
+                wire,
+                freshness_ms: meta.freshness_ms.min(u32::try_from(fresh_ms).unwrap_or(u32::MAX)),
+                unsolicited: false,
+            };
+            match self.store.insert(now, &incoming) {
+                Insertion::New => Import::Stored,
+                Insertion::Refreshed => Import::Known,
+                Insertion::Rejected => Import::Rejected,
+            }
+        } else {
+            Import::Rejected
+        };
+        pool.release(packet);
+        import
     }
 
     /// Creates the packet that answers an Interest. `None` if no buffer is free.
@@ -250,6 +310,21 @@ impl Element for ContentStore {
             In::Interest => self.interest(now, packet, context),
             In::Data => self.data(now, packet, context),
         }
+    }
+
+    fn status(&self) -> ElementStatus {
+        let (counters, limits) = (self.store.counters(), self.store.limits());
+        let values = vec![
+            ("packets", self.store.len() as u64),
+            ("packets_max", limits.packets_max as u64),
+            ("bytes", self.store.bytes() as u64),
+            ("bytes_max", limits.bytes_max as u64),
+            ("hits", counters.hits),
+            ("misses", counters.misses),
+            ("insertions", counters.insertions),
+            ("evictions", counters.evictions),
+        ];
+        ElementStatus { values, ..ElementStatus::default() }
     }
 
     fn deadline(&self) -> Option<Timestamp> {

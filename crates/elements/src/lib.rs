@@ -17,6 +17,7 @@ pub mod name_router;
 pub mod packet_dispatcher;
 pub mod rate_limiter;
 mod rewrite;
+mod route_sources;
 pub mod router;
 pub mod scope;
 pub mod signature_verifier;

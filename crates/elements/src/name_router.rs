@@ -7,11 +7,12 @@
 //!         nothing
 //! Sets:   interest: egress, link (as to be sent; the token is kept); nack of its own: egress (the
 //!         downstream), link.nack
-//! State:  routes, up to a number of prefixes
-//! Timers: none
+//! State:  routes, up to a number of prefixes; commands until the host has answered them
+//! Timers: the earliest end of a registered route
 //! Cost:   one lookup, two cache lines
 //! Drops:  no_route, next_hop_unknown, hop_limit_spent, data_from_wrong_face (if configured),
-//!         no_buffer, malformed_too_long
+//!         no_buffer, malformed_too_long, answered (a command), commands_full, draining (commands
+//!         held when the element is removed)
 //! Spec:   NDN Packet Format 0.3, HopLimit and ForwardingHint; NDNLPv2, NextHopFaceId; the name
 //!         router of µNDN
 //! ```
@@ -27,18 +28,36 @@
 //! route of a ForwardingHint, or that answers an Interest for a shorter prefix with other next
 //! hops.
 
+//!
+//! With `commands`, Interests for `/localhost/nfd/rib` or `/localhop/nfd/rib` are held for the host,
+//! which takes them by [`NameRouter::take_command`] and answers them by [`NameRouter::reply`]. So
+//! producers register prefixes as at a router; a registered route leads to the face of its command
+//! and ends with it. Routes of the graph, of control and of registrations exist side by side.
+
 pub use crate::by_kind::{ByKind as In, ByKind as Out};
 
 use crate::forwarding_hint;
-use crate::scope::Scopes;
+use crate::route_sources::RouteSources;
+pub use crate::route_sources::{RegistrationEvent, RouteOrigin, SourcedHop};
+use crate::scope::{NameScope, Scopes};
 use crate::strategy::{Eligibility, Strategies};
+use nw_element_api::decode::decode;
 use nw_element_api::{
-    Context, DropCause, DropReason, Element, FaceId, FaceInfo, FaceTable, Kind, LinkFields,
-    LinkType, Meta, Packet, Pool, Scope, Timestamp,
+    Context, DropCause, DropReason, Element, ElementStatus, FaceId, FaceInfo, FaceTable, Kind,
+    LinkFields, LinkType, Meta, Packet, PacketFailure, Pool, Scope, Timestamp,
 };
 use nw_name::{HashKey, Name, NameRef};
 use nw_tables::fib::{Fib, FibConfig, FibError, NextHop};
+use nw_trust::Authority;
 use nw_wire::NackReason;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Most commands held for the host.
+const COMMANDS_MAX: usize = 64;
+/// Most refused commands, and wanted certificates, kept for status.
+const REFUSALS_MAX: usize = 64;
+/// The second and third components of commands, encoded: type 8, length, bytes.
+const NFD_RIB: &[u8] = b"\x08\x03nfd\x08\x03rib";
 
 /// Configuration of a name router.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +88,30 @@ pub struct NameRouter {
     regions: Vec<Name>,
     nacks: bool,
     data_from_next_hops_only: bool,
+    sources: RouteSources,
+    control: ControlRoutes,
+    commands: Commands,
+}
+
+/// Routes set by control, with the names of their faces in the graph.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ControlRoutes {
+    /// Version of the last change; 0 before the first.
+    pub version: u64,
+    /// Costs by prefix and name of the face.
+    pub costs: BTreeMap<(Name, String), u32>,
+}
+
+/// Commands of faces, and the rules for them.
+#[derive(Debug, Default)]
+struct Commands {
+    from_localhost: bool,
+    from_localhop: bool,
+    held: VecDeque<Packet>,
+    authority: Authority,
+    refusals_total: u64,
+    refusals: VecDeque<PacketFailure>,
+    wanted: BTreeSet<Name>,
 }
 
 impl NameRouter {
@@ -83,7 +126,196 @@ impl NameRouter {
             regions: Vec::new(),
             nacks: config.nacks,
             data_from_next_hops_only: config.data_from_next_hops_only,
+            sources: RouteSources::default(),
+            control: ControlRoutes::default(),
+            commands: Commands::default(),
         }
+    }
+
+    /// Sets which commands are held for the host: those for `/localhost`, from local faces, and
+    /// those for `/localhop`.
+    pub const fn set_commands(&mut self, from_localhost: bool, from_localhop: bool) {
+        self.commands.from_localhost = from_localhost;
+        self.commands.from_localhop = from_localhop;
+    }
+
+    /// Returns whether any commands are held for the host.
+    pub const fn takes_commands(&self) -> bool {
+        self.commands.from_localhost || self.commands.from_localhop
+    }
+
+    /// Returns the rules for commands.
+    pub const fn authority_mut(&mut self) -> &mut Authority {
+        &mut self.commands.authority
+    }
+
+    /// Takes the command that arrived first. The host answers it by [`reply`](Self::reply).
+    pub fn take_command(&mut self) -> Option<Packet> {
+        self.commands.held.pop_front()
+    }
+
+    /// Records a refused command for status, and the certificate that it needs.
+    pub fn record_refusal(&mut self, refusal: PacketFailure, wanted: Option<Name>) {
+        let commands = &mut self.commands;
+        commands.refusals_total += 1;
+        if commands.refusals.len() == REFUSALS_MAX {
+            commands.refusals.pop_front();
+        }
+        commands.refusals.push_back(refusal);
+        if commands.wanted.len() < REFUSALS_MAX {
+            commands.wanted.extend(wanted);
+        }
+    }
+
+    /// Removes all wanted certificates from status, as other ones are known now.
+    pub fn clear_wanted_certificates(&mut self) {
+        self.commands.wanted.clear();
+    }
+
+    /// Answers a command with an encoded Data. `None` drops the command without an answer.
+    pub fn reply(
+        &mut self,
+        now: Timestamp,
+        command: Packet,
+        data: Option<&[u8]>,
+        context: &mut Context<'_, Out>,
+    ) {
+        let (ingress, token) = {
+            let meta = context.pool.meta(&command);
+            (meta.ingress, meta.link.token)
+        };
+        let reply = data.and_then(|data| context.pool.copy_of(data));
+        context.pool.drop_packet(command, DropCause::Answered, context.drops);
+        let Some(reply) = reply else { return };
+        if decode(context.pool, &reply).is_err() {
+            return context.pool.drop_packet(reply, DropCause::NoBuffer, context.drops);
+        }
+        let meta = context.pool.meta_mut(&reply);
+        meta.ingress = FaceId::CONTENT_STORE;
+        meta.ingress_local = true;
+        meta.egress = ingress;
+        meta.arrival = now;
+        meta.link = LinkFields { token, ..LinkFields::default() };
+        // No content store keeps it.
+        meta.cached = true;
+        context.out.send(Out::Data, reply);
+    }
+
+    /// Replaces the routes of the graph.
+    ///
+    /// # Errors
+    /// The prefixes that a table limit kept out, each with the error.
+    pub fn set_graph_routes(
+        &mut self,
+        routes: impl IntoIterator<Item = (Name, SourcedHop)>,
+    ) -> Result<(), Vec<(Name, FibError)>> {
+        let changed = self.sources.replace(RouteOrigin::Graph, routes);
+        self.update_fib(&changed)
+    }
+
+    /// Returns the routes of control.
+    pub const fn control_routes(&self) -> &ControlRoutes {
+        &self.control
+    }
+
+    /// Replaces the routes of control. They take effect with the next
+    /// [`resolve_control_routes`](Self::resolve_control_routes).
+    pub fn set_control_routes(&mut self, routes: ControlRoutes) {
+        self.control = routes;
+    }
+
+    /// Puts the routes of control into effect. `face` returns the face of a name, or
+    /// [`FaceId::NONE`] while it is not connected.
+    ///
+    /// # Errors
+    /// The prefixes that a table limit kept out, each with the error.
+    pub fn resolve_control_routes(
+        &mut self,
+        face: impl Fn(&str) -> FaceId,
+    ) -> Result<(), Vec<(Name, FibError)>> {
+        let hop = |((prefix, link), cost): (&(Name, String), &u32)| {
+            let hop = SourcedHop {
+                origin: RouteOrigin::Control,
+                link: link.clone(),
+                face: face(link),
+                cost: *cost,
+                until: Timestamp::NEVER,
+            };
+            (prefix.clone(), hop)
+        };
+        let changed =
+            self.sources.replace(RouteOrigin::Control, self.control.costs.iter().map(hop));
+        self.update_fib(&changed)
+    }
+
+    /// Registers a prefix for a face, until a time or until the face ends.
+    ///
+    /// # Errors
+    /// If a limit is reached; the route is unchanged then.
+    pub fn register(
+        &mut self,
+        prefix: &Name,
+        face: FaceId,
+        cost: u32,
+        until: Timestamp,
+    ) -> Result<(), FibError> {
+        if !self.sources.register(prefix, face, cost, until) {
+            return Err(FibError::Full);
+        }
+        let updated = self.update_fib(&[prefix.clone()].into());
+        updated.map_err(|errors| {
+            self.sources.unregister(prefix.as_ref(), face);
+            errors.into_iter().next().map_or(FibError::Full, |(_, error)| error)
+        })
+    }
+
+    /// Removes the registered route of a face. Returns whether there was one.
+    pub fn unregister(&mut self, prefix: &Name, face: FaceId) -> bool {
+        let was_there = self.sources.unregister(prefix.as_ref(), face);
+        // Removing needs no space.
+        let _ = self.update_fib(&[prefix.clone()].into());
+        was_there
+    }
+
+    /// Returns all routes with what set them, by prefix.
+    pub fn routes(&self) -> impl Iterator<Item = (&Name, &[SourcedHop])> {
+        self.sources.iter()
+    }
+
+    /// Takes the changes of registered routes since the last call.
+    pub fn take_registration_events(&mut self) -> Vec<RegistrationEvent> {
+        self.sources.take_events()
+    }
+
+    /// Sets the FIB to the routes of these prefixes.
+    fn update_fib(&mut self, prefixes: &BTreeSet<Name>) -> Result<(), Vec<(Name, FibError)>> {
+        let mut errors = Vec::new();
+        for prefix in prefixes {
+            match self.sources.next_hops(prefix.as_ref()) {
+                Some(next_hops) => {
+                    let set = self.fib.set(prefix.as_ref(), &next_hops, Strategies::DEFAULT);
+                    errors.extend(set.err().map(|error| (prefix.clone(), error)));
+                }
+                None => drop(self.fib.remove(prefix.as_ref())),
+            }
+        }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// Returns whether an Interest is a command that the host takes.
+    #[inline]
+    fn is_command(&self, packet: &Packet, pool: &Pool) -> bool {
+        if !self.takes_commands() {
+            return false;
+        }
+        let (bytes, meta) = pool.view(packet);
+        let name = || meta.name_in(bytes);
+        let (is_taken, scope_len) = match self.scopes.of(name, &meta.prefixes) {
+            NameScope::Global => return false,
+            NameScope::Localhost => (self.commands.from_localhost && meta.ingress_local, 11),
+            NameScope::Localhop => (self.commands.from_localhop, 10),
+        };
+        is_taken && name().as_bytes()[scope_len..].starts_with(NFD_RIB)
     }
 
     /// Sets the next hops of a prefix, replacing earlier ones.
@@ -130,6 +362,12 @@ impl NameRouter {
     /// Forwards an Interest to its next hop, or rejects it.
     #[inline]
     fn interest(&mut self, packet: Packet, context: &mut Context<'_, Out>) {
+        if self.is_command(&packet, context.pool) {
+            if self.commands.held.len() < COMMANDS_MAX {
+                return self.commands.held.push_back(packet);
+            }
+            return context.pool.drop_packet(packet, DropCause::CommandsFull, context.drops);
+        }
         let packet = match forwarding_hint::strip(&self.regions, packet, context.pool) {
             Ok(packet) => packet,
             Err((packet, reason)) => {
@@ -305,6 +543,38 @@ impl Element for NameRouter {
 
     fn face_gone(&mut self, _: Timestamp, face: FaceId) {
         self.faces.remove(face);
+        let changed = self.sources.remove_face(face);
+        // Removing needs no space.
+        let _ = self.update_fib(&changed);
+    }
+
+    fn status(&self) -> ElementStatus {
+        ElementStatus {
+            values: vec![
+                ("prefixes", self.fib.len() as u64),
+                ("registered", self.sources.registered_count() as u64),
+                ("routes_version", self.control.version),
+            ],
+            failures_total: self.commands.refusals_total,
+            failures: self.commands.refusals.iter().cloned().collect(),
+            wanted_certificates: self.commands.wanted.iter().cloned().collect(),
+        }
+    }
+
+    fn drop_held(&mut self, context: &mut Context<'_, Out>) {
+        for command in self.commands.held.drain(..) {
+            context.pool.drop_packet(command, DropCause::Draining, context.drops);
+        }
+    }
+
+    fn deadline(&self) -> Option<Timestamp> {
+        self.sources.next_end()
+    }
+
+    fn tick(&mut self, now: Timestamp, _: &mut Context<'_, Out>) {
+        let changed = self.sources.end_due(now);
+        // Removing needs no space.
+        let _ = self.update_fib(&changed);
     }
 }
 

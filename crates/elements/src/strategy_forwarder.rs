@@ -36,8 +36,8 @@ use crate::strategy::{
     StrategyError, StrategyId, StrategyRoute, StrategyState, Trigger, WANTS_DATA, is_pending,
 };
 use nw_element_api::{
-    Context, DropCause, Element, FaceId, FaceInfo, FaceTable, Kind, LinkType, Meta, Packet, Pool,
-    Scope, Timestamp,
+    Context, DropCause, Element, ElementStatus, FaceId, FaceInfo, FaceTable, Kind, LinkType, Meta,
+    Packet, Pool, Scope, Timestamp,
 };
 use nw_name::{HashKey, NameRef, PrefixHashes};
 use nw_tables::fib::{Fib, FibConfig, FibError, NextHop};
@@ -485,6 +485,14 @@ impl Element for StrategyForwarder {
 
     fn face_gone(&mut self, _: Timestamp, face: FaceId) {
         self.faces.remove(face);
+    }
+
+    fn status(&self) -> ElementStatus {
+        let values = vec![
+            ("outstanding", self.outstanding.len() as u64),
+            ("prefixes", self.fib.len() as u64),
+        ];
+        ElementStatus { values, ..ElementStatus::default() }
     }
 
     fn deadline(&self) -> Option<Timestamp> {

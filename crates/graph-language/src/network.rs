@@ -123,6 +123,10 @@ pub struct Scale {
 /// Most instances of one service.
 pub const INSTANCES_MAX: u32 = 64;
 
+/// Most services in a row without a pending Interest table: each adds 5 bytes to a token, which has
+/// at most 32 and may have 6 before.
+pub const STATELESS_SERVICES_MAX: usize = 5;
+
 /// How Interests are spread over the instances of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -324,6 +328,16 @@ impl Network {
         }
         let lists = |service: &&Service| service.members.iter().any(|(name, _)| name == member);
         self.services.iter().find(lists).map_or(member, |service| &service.name)
+    }
+
+    /// Returns the host of a service: the one that its line names, else the first. `None` if the
+    /// file declares no host.
+    pub fn host_of(&self, service: &str) -> Option<&Host> {
+        let line = self.services.iter().find(|known| known.name == service);
+        match line.and_then(|service| service.host.as_ref()) {
+            Some(name) => self.hosts.iter().find(|host| host.name == *name),
+            None => self.hosts.first(),
+        }
     }
 
     /// Returns all services with their members, in the order of the graph's elements.

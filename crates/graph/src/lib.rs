@@ -17,7 +17,7 @@ pub mod host;
 pub use engine::{ChangeMode, ChangeSummary, Engine, Fault, OffloadJob};
 pub use nw_graph_language::{
     Connection, Face, Graph, GraphFile, Node, Position, Problem, Problems, Source, Target, Test,
-    check, draw, help, language, model, standard,
+    check, draw, help, language, model, network, partition, standard,
 };
 
 #[cfg(doctest)]

@@ -8,3 +8,12 @@
 #![doc = include_str!("../README.md")]
 
 pub mod engine;
+mod events;
+mod map;
+mod run;
+mod service_client;
+mod steps;
+pub mod store;
+mod world;
+
+pub use run::{Author, CommandError, FirstDocument, Handle, Manager, Options, StartError};

@@ -25,11 +25,12 @@ mod trace;
 
 pub use api_error::ApiError;
 pub use document::complete as complete_document;
-pub use extract::{Body, Query, Segment, read_body};
+pub use extract::{Body, Query, Segment, at_least_one, read_body, within};
 pub use listen::{ServeError, Server, serve, serve_paths};
 pub use logs::LogSwitch;
 pub use metrics::{Snapshot, encode as encode_metrics};
 pub use openapi::{document, finish, router};
+pub use stream::body as stream_body;
 
 use router_client::RouterClient;
 use std::sync::Arc;

@@ -1,6 +1,10 @@
 //! The control socket of a service: HTTP over a unix socket that only its owner may open, with the
 //! same limits as a router's control socket. `/openapi.json` describes the interface.
 
+mod elements;
+mod events;
+mod packets;
+
 use crate::usage::Usage;
 use axum::Router;
 use axum::extract::{Json, State};
@@ -17,6 +21,7 @@ use nw_graph::{ChangeMode, GraphFile, language};
 use nw_rest_api::{ApiError, Body, ServeError, Server};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use tokio::sync::Semaphore;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes as paths;
@@ -55,6 +60,8 @@ struct Shared {
     handle: Handle,
     /// Text of the running graph.
     graph: Arc<Mutex<String>>,
+    exports: packets::SharedExports,
+    event_streams: Arc<Semaphore>,
 }
 
 /// Serves the control socket of a running graph in a thread until the returned value is dropped.
@@ -70,8 +77,13 @@ pub fn serve(path: &Path, name: &str, graph: &str, handle: Handle) -> Result<Ser
             error,
         }));
     }
-    let shared =
-        Shared { name: name.into(), handle, graph: Arc::new(Mutex::new(graph.to_owned())) };
+    let shared = Shared {
+        name: name.into(),
+        handle,
+        graph: Arc::new(Mutex::new(graph.to_owned())),
+        exports: packets::SharedExports::default(),
+        event_streams: events::permits(),
+    };
     Ok(nw_rest_api::serve_paths(&Control::default(), Some(path), None, router(shared))?)
 }
 
@@ -95,7 +107,10 @@ fn service_ending() -> ApiError {
         description = "One element, or a part of a graph, as a process: its faces, its counters, its graph.",
         license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT")
     ),
-    tags((name = "service", description = "The service as a whole"))
+    tags(
+        (name = "service", description = "The service as a whole"),
+        (name = "elements", description = "Its elements: state, cached packets, routes")
+    )
 )]
 struct Document;
 
@@ -105,6 +120,12 @@ fn all_routes() -> OpenApiRouter<Shared> {
         .routes(paths!(links))
         .routes(paths!(statistics))
         .routes(paths!(graph, configure))
+        .routes(paths!(elements::list))
+        .routes(paths!(elements::show))
+        .routes(paths!(elements::erase))
+        .routes(paths!(elements::routes, elements::set_routes, elements::add_and_remove_routes))
+        .routes(paths!(packets::export, packets::import))
+        .routes(paths!(events::stream))
         .routes(paths!(drain))
         .routes(paths!(stop))
         .routes(paths!(health))

@@ -138,6 +138,37 @@ impl Authority {
         }
     }
 
+    /// Like [`check_command`](Self::check_command), for hosts that fetch no certificates.
+    ///
+    /// # Errors
+    /// The refusal; if a certificate is missing, also its name, or the name of its key.
+    pub fn check_command_offline(
+        &mut self,
+        request: AuthorizationRequest<'_>,
+        module: &str,
+        clocks: Clocks,
+    ) -> Result<(), (Refusal, Option<Name>)> {
+        let refused = |refusal| (refusal, None);
+        let command = Command::read(request.interest).map_err(refused)?;
+        self.policy.check_fresh(&command, clocks.unix_ms).map_err(refused)?;
+        let privilege = Privilege::of_module(module);
+        match self.apply_rules(&command.signature(), request.requester, privilege, clocks) {
+            Verdict::Allowed(is_verified) => {
+                self.policy.check_time(&command, is_verified, clocks.unix_ms).map_err(refused)
+            }
+            Verdict::Refused(refusal) => Err(refused(refusal)),
+            Verdict::Fetch(name) => Err((Refusal::CertificateMissing, Some(name))),
+        }
+    }
+
+    /// Stores a certificate and returns its name. This does not make its key trusted.
+    ///
+    /// # Errors
+    /// If it is not a valid certificate.
+    pub fn add_certificate(&mut self, wire: &[u8]) -> Result<Name, Refusal> {
+        self.chains.add(wire)
+    }
+
     /// Decides on a prefix announcement. Nothing is remembered, so it may be presented again. The
     /// caller checks the Data's ValidityPeriod.
     pub fn check_announcement(

@@ -138,6 +138,20 @@ pub fn request(
     path: &str,
     content: Option<&serde_json::Value>,
 ) -> Result<Response> {
+    request_with(address, method, path, content, &[])
+}
+
+/// Like [`request`], with further header fields.
+pub fn request_with(
+    address: &ControlAddress,
+    method: Method,
+    path: &str,
+    content: Option<&serde_json::Value>,
+    headers: &[(&str, &str)],
+) -> Result<Response> {
+    if headers.iter().any(|(_, value)| value.contains(['\r', '\n'])) {
+        bail!("a value has a line break: remove it");
+    }
     let mut stream = Stream::connect(address)
         .with_context(|| Failure::new(Status::Unreachable, describe_unreachable(address)))?;
     stream.set_timeout(Some(TIMEOUT))?;
@@ -158,6 +172,9 @@ pub fn request(
     let mut head = format!("{verb} {path} HTTP/1.0\r\nHost: {host}\r\n");
     if let Some(token) = token {
         head.push_str(&format!("Authorization: Bearer {token}\r\n"));
+    }
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
     }
     if !content.is_empty() {
         head.push_str(&format!(

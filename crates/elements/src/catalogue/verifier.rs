@@ -103,7 +103,7 @@ impl Configured for SignatureVerifier {
 }
 
 /// Reads a list of certificates in base64. Returns the encoded packets.
-fn certificates(reader: &mut ParameterReader<'_>, name: &str) -> Vec<Vec<u8>> {
+pub(super) fn certificates(reader: &mut ParameterReader<'_>, name: &str) -> Vec<Vec<u8>> {
     let mut wires = Vec::new();
     for text in reader.strings(name) {
         match certificate::read_file(text.as_bytes()) {
@@ -146,7 +146,7 @@ fn secret(reader: &mut ParameterReader<'_>, text: &str) -> Option<(Name, VerifyK
 }
 
 /// Parses `NAMES by KEYS`.
-fn rule(text: &str) -> Result<TrustRule, String> {
+pub(super) fn rule(text: &str) -> Result<TrustRule, String> {
     let (data, signer) = text.split_once(" by ").ok_or("NAMES by KEYS is expected")?;
     let parse = |text: &str| {
         text.trim().parse().map_err(|error: nw_trust::pattern::PatternError| error.to_string())

@@ -57,7 +57,9 @@ use crate::INTEREST_LIFETIME_MAX_MS;
 use crate::scope::Scopes;
 use crate::strategy::{DISCOVERY_FACES_MAX, Decisions, Strategies, StrategyState, WANTS_TIMER};
 use announcements::Announcements;
-use nw_element_api::{Context, Element, FaceId, FaceInfo, Meta, Packet, Peer, Pool, Timestamp};
+use nw_element_api::{
+    Context, Element, ElementStatus, FaceId, FaceInfo, Meta, Packet, Peer, Pool, Timestamp,
+};
 use nw_name::{HashKey, Name};
 use nw_tables::FaceTable;
 use nw_tables::dnl::DeadNonceList;
@@ -326,6 +328,17 @@ impl Element for Router {
 
     fn is_idle(&self) -> bool {
         self.pit.is_empty()
+    }
+
+    fn status(&self) -> ElementStatus {
+        let counters = self.counters();
+        let values = vec![
+            ("pending", self.pit.len() as u64),
+            ("prefixes", self.fib.len() as u64),
+            ("satisfied", counters.satisfied),
+            ("unsatisfied", counters.unsatisfied),
+        ];
+        ElementStatus { values, ..ElementStatus::default() }
     }
 
     fn awaits_reply(&self, packet: &Packet, pool: &Pool) -> bool {

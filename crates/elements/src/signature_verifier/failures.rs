@@ -60,16 +60,18 @@ pub(super) struct Failures {
     last: Vec<Failure>,
     max: usize,
     next: usize,
+    total: u64,
 }
 
 impl Failures {
     /// Creates a ring of `max` failures.
     pub fn new(max: usize) -> Self {
-        Failures { last: Vec::new(), max, next: 0 }
+        Failures { last: Vec::new(), max, next: 0, total: 0 }
     }
 
     /// Records a failure in place of the oldest one.
     pub fn record(&mut self, at: Timestamp, name: NameRef<'_>, fault: Fault, ingress: FaceId) {
+        self.total += 1;
         if self.last.len() < self.max {
             self.last.push(Failure { name: name.as_bytes().to_vec(), fault, ingress, at });
         } else if let Some(oldest) = self.last.get_mut(self.next) {
@@ -78,6 +80,11 @@ impl Failures {
             (oldest.fault, oldest.ingress, oldest.at) = (fault, ingress, at);
             self.next = (self.next + 1) % self.max;
         }
+    }
+
+    /// Returns the number of failures so far.
+    pub const fn total(&self) -> u64 {
+        self.total
     }
 
     /// Returns the failures, oldest first.

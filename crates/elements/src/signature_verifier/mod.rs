@@ -48,7 +48,9 @@ use cache::{Cache, CacheLookup};
 use core::any::Any;
 use failures::Failures;
 use job::{Signed, VerifyJob, VerifyMethod, non_empty_parts};
-use nw_element_api::{Context, DropCause, Element, Kind, OffloadTask, Packet, Timestamp};
+use nw_element_api::{
+    Context, DropCause, Element, ElementStatus, Kind, OffloadTask, Packet, PacketFailure, Timestamp,
+};
 use nw_name::{Name, NameRef};
 use nw_trust::Refusal;
 use nw_wire::types::content_type;
@@ -468,6 +470,28 @@ impl Element for SignatureVerifier {
 
     fn main_output(_: In) -> Option<Out> {
         Some(Out::Valid)
+    }
+
+    fn status(&self) -> ElementStatus {
+        let failure = |failure: &Failure| PacketFailure {
+            name: failure.name().to_name(),
+            reason: failure.fault.as_str(),
+            ingress: failure.ingress,
+            at: failure.at,
+        };
+        ElementStatus {
+            values: vec![
+                ("valid", self.counters.valid),
+                ("invalid", self.counters.invalid),
+                ("from_results", self.counters.from_results),
+                ("unsigned", self.counters.unsigned),
+                ("skipped", self.counters.skipped),
+                ("held", self.held() as u64),
+            ],
+            failures_total: self.failures.total(),
+            failures: self.failures.iter().map(failure).collect(),
+            wanted_certificates: self.missing_certificates().to_vec(),
+        }
     }
 
     fn process(

@@ -7,6 +7,8 @@
 //! | `egress_choice.rs` | Interests that leave by `faces` without an egress face |
 //! | `cycles.rs` | cycles on which packets could loop forever |
 //! | `parameters.rs` | invalid parameters, found by building each element once |
+//! | `network.rs` | hosts, services, bounds, links, routes, trust and defence that don't fit the graph |
+//! | `services.rs` | services that can't run alone, and paths across them that are too long |
 //!
 //! The checker does not know what an element does. It assumes of its ports: a packet that enters by
 //! one port may leave by every output port that passes its kind; a port that passes one kind may
@@ -16,13 +18,16 @@
 mod cycles;
 mod egress_choice;
 mod flow;
+mod network;
 mod parameters;
 mod replies;
+mod services;
 
 use crate::model::FACES;
 use crate::{Graph, Problem, Source, Target};
 use flow::Flow;
 pub(crate) use flow::kind_name;
+pub(crate) use network::check_network;
 use nw_link::FaceUri;
 use nw_link::uri::UNIX_PATH_LEN_MAX;
 use std::collections::{BTreeMap, BTreeSet};

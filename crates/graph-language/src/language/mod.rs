@@ -8,11 +8,13 @@
 //! faces -> dispatcher.packet                  what leaves … enters …
 //! router.data -> cs.data -> faces             a chain: in and out by the ports of that name
 //! test "what must happen" { … }               lines of the case language (`tests/cases/README.md`)
+//! host h1 = process                           and other statements about a network (`network.rs`)
 //! ```
 //!
 //! A statement ends at the end of its line, except within brackets and before `->`. The parser
 //! reports all mistakes at once: after a mistake it goes on with the next line.
 
+mod network;
 mod scanner;
 mod write;
 
@@ -103,6 +105,10 @@ impl GraphFile {
             return (file, problems);
         }
         problems.extend(crate::check::check_with(&file.graph, &unresolved));
+        // Services are parts of the graph: its own problems come first.
+        if problems.is_empty() {
+            problems.extend(crate::check::check_network(&file));
+        }
         problems.sort();
         problems.dedup();
         (file, problems)
@@ -119,6 +125,8 @@ struct Parser<'a> {
     chains: Vec<Vec<ChainEnd<'a>>>,
     unresolved: Unresolved,
     is_too_long: bool,
+    /// Statements about the network so far.
+    network_items: usize,
 }
 
 /// One end of an arrow, as written.
@@ -202,6 +210,9 @@ impl<'a> Parser<'a> {
                 self.chain(scanner)
             }
             _ if name == "face" => self.face(scanner),
+            Some(next) if network::begins(name, next) => {
+                self.network_statement(name, position, scanner)
+            }
             _ if name == "test" => {
                 let what = format!("a test without a name: {}", scanner.next_token());
                 Err(Problem::new(scanner.position(), what, TEST))

@@ -122,6 +122,15 @@ impl<'a> Scanner<'a> {
         self.take(self.remaining.find(char::is_whitespace).unwrap_or(self.remaining.len()))
     }
 
+    /// Consumes all characters up to white space or a curly bracket.
+    pub(super) fn option_word(&mut self) -> &'a str {
+        let is_end = |c: char| c.is_whitespace() || c == '{' || c == '}';
+        let len = self.remaining.find(is_end).unwrap_or(self.remaining.len());
+        // At least one character, so that a caller in a loop gets on.
+        let first = self.peek().map_or(0, char::len_utf8);
+        self.take(len.max(first))
+    }
+
     /// Returns the next word in backquotes, for messages.
     pub(super) fn next_token(&self) -> String {
         let line = self.remaining.lines().next().unwrap_or_default();

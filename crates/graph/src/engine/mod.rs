@@ -32,6 +32,7 @@ use nw_element_api::{
 use nw_elements::catalogue::Entry;
 use nw_name::HashKey;
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::vec::Drain;
 use transition::Transition;
 use wiring::{Destination, InputPort, Link, Wiring};
@@ -691,6 +692,12 @@ impl Engine {
     /// Returns the running graph; during a change, the new one.
     pub const fn graph(&self) -> &Graph {
         &self.graph
+    }
+
+    /// Returns the face that leads to the peer of each face of the graph, while that is up.
+    pub fn peer_faces(&self) -> BTreeMap<String, FaceId> {
+        let faces = self.graph.faces.iter().zip(&self.faces.by_graph_face);
+        faces.filter_map(|(face, peer)| Some((face.name.clone(), (*peer)?))).collect()
     }
 
     /// Returns the element of a node; the caller can downcast it.

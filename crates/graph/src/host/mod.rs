@@ -6,18 +6,27 @@
 //! ```
 
 mod closing;
+mod commands;
+mod control;
 mod endpoints;
+mod events;
 mod report;
 mod worker_pool;
 
+pub use control::RouteError;
 pub use endpoints::EndpointError;
+pub use events::EventLog;
 pub use report::{FaceReport, PortReport, Report};
 
 use crate::engine::{ChangeMode, Engine, Fault};
 use crate::model::Graph;
 use closing::ClosingFaces;
+use commands::Answers;
+use control::ReportedFailures;
 use crossbeam_channel::{Receiver, Sender};
 use endpoints::Endpoint;
+use events::EventSubject;
+use nw_api::service::ServiceEventKind;
 use nw_element_api::{DropCause, DropCounters, FaceId, Kind, Packet, Pool, Timestamp};
 use nw_faces::{CloseReason, FaceError, FaceEvent, FaceStatus, Faces, FacesConfig};
 use nw_name::HashKey;
@@ -90,14 +99,19 @@ enum Message {
     Change(Box<Graph>, Vec<Endpoint>, ChangeMode, Sender<Result<(), HostError>>),
     Report(Sender<Report>),
     Drain(Duration),
+    Call(HostCall),
     Stop,
 }
+
+/// A function that runs on the loop's thread.
+type HostCall = Box<dyn FnOnce(&mut Host, Timestamp) + Send>;
 
 /// Sends messages to a running graph and wakes it; usable from any thread.
 #[derive(Clone)]
 pub struct Handle {
     sender: Sender<Message>,
     wake: Arc<OwnedFd>,
+    events: Arc<EventLog>,
 }
 
 impl fmt::Debug for Handle {
@@ -147,6 +161,11 @@ impl Handle {
         receiver.recv().map_err(|_| HostError::Ended)
     }
 
+    /// Returns the last events.
+    pub fn events(&self) -> &EventLog {
+        &self.events
+    }
+
     fn send_message(&self, message: Message) -> Result<(), HostError> {
         self.sender.send(message).map_err(|_| HostError::Ended)?;
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
@@ -192,6 +211,15 @@ pub struct Host {
     draining: Option<(Timestamp, Timestamp)>,
     /// Interests dropped while draining, or while a change holds too many.
     drain_drops: DropCounters,
+    events: Arc<EventLog>,
+    /// Wall clock time at [`Timestamp::START`] in milliseconds since 1970, as given at the start.
+    given_start_unix_ms: u64,
+    reported: ReportedFailures,
+    answers: Answers,
+    /// Whether a name router may hold commands.
+    has_name_router: bool,
+    /// Whether the last change was complete when that was last reported.
+    was_changing: bool,
 }
 
 impl fmt::Debug for Host {
@@ -237,9 +265,10 @@ impl Host {
         let faces = Faces::new(FacesConfig::default(), epoll.as_fd())
             .map_err(|error| HostError::Face { name: crate::model::FACES.to_owned(), error })?;
         let (sender, messages) = crossbeam_channel::bounded(MESSAGES_MAX);
+        let events = Arc::new(EventLog::new(start_unix_ms));
         let mut host = Host {
             epoll,
-            handle: Handle { sender, wake: Arc::clone(&wake) },
+            handle: Handle { sender, wake: Arc::clone(&wake), events: Arc::clone(&events) },
             wake,
             messages,
             clock,
@@ -256,9 +285,27 @@ impl Host {
             retry_at: None,
             draining: None,
             drain_drops: DropCounters::default(),
+            events,
+            given_start_unix_ms: start_unix_ms,
+            reported: ReportedFailures::default(),
+            answers: Answers::default(),
+            has_name_router: false,
+            was_changing: false,
         };
+        host.note_graph();
         host.open_all()?;
         Ok(host)
+    }
+
+    /// Records what the loop needs to know about the graph's elements.
+    fn note_graph(&mut self) {
+        let mut nodes = self.engine.graph().nodes.iter();
+        self.has_name_router = nodes.any(|node| node.entry.name == "name_router");
+    }
+
+    /// Returns the wall clock time at [`Timestamp::START`] in milliseconds since 1970.
+    fn start_unix_ms(&self) -> u64 {
+        self.wall_clock.map_or(self.given_start_unix_ms, |(start_unix_ms, _)| start_unix_ms)
     }
 
     /// Listeners must open at once; peers may become reachable later.
@@ -312,7 +359,7 @@ impl Host {
         let totals = self.faces.totals();
         Report {
             uptime_s: self.now().since(Timestamp::START).as_secs_f64(),
-            changing: self.engine.is_changing() || !self.closing.is_empty(),
+            changing: self.is_changing(),
             draining: self.draining.is_some(),
             received: report::received(&totals),
             sent: report::sent(&totals),
@@ -430,8 +477,10 @@ impl Host {
         let drain =
             self.draining.map(|(earliest, latest)| if now < earliest { earliest } else { latest });
         let closing = self.closing.next_check();
-        let timers = [self.faces.deadline(), self.engine.deadline(), self.retry_at, drain, closing];
-        let due = timers.into_iter().flatten().min().filter(|due| *due != Timestamp::NEVER)?;
+        let failures = self.reported.next_check;
+        let own = [self.retry_at, drain, closing, failures];
+        let timers = [self.faces.deadline(), self.engine.deadline()].into_iter().chain(own);
+        let due = timers.flatten().min().filter(|due| *due != Timestamp::NEVER)?;
         let wait = due.since(now);
         Some(Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) })
     }
@@ -445,8 +494,12 @@ impl Host {
         if self.closing.holds_interests() {
             self.closing.hold(&mut self.batch, &mut self.pool, &mut self.drain_drops);
         }
+        if !self.batch.is_empty() {
+            self.schedule_failure_check(now);
+        }
         self.engine.process(now, &mut self.batch, &mut self.pool, &mut self.out);
         self.exchange_jobs(now);
+        self.process_commands(now);
         self.send(now);
         self.process_ended_faces(now);
     }
@@ -515,6 +568,7 @@ impl Host {
     /// first.
     fn process_face_events(&mut self, now: Timestamp) {
         let mut must_apply_routes = false;
+        let mut link_events = Vec::new();
         for event in self.faces.events() {
             match event {
                 FaceEvent::Created(status) => match self.endpoint_of(&status) {
@@ -526,6 +580,10 @@ impl Host {
                         let name = &self.endpoints[at].name;
                         if let Some(old) = self.closing.predecessor(name, is_accepted, status.up) {
                             self.engine.set_peer_face(at, old);
+                        }
+                        if status.up {
+                            let name = self.endpoints[at].name.clone();
+                            link_events.push((ServiceEventKind::LinkUp, name));
                         }
                         must_apply_routes |=
                             !is_accepted || self.engine.graph().faces[at].is_single_peer;
@@ -539,6 +597,8 @@ impl Host {
                     let at = self.endpoints.iter().position(|endpoint| endpoint.face == Some(id));
                     if let Some(at) = at {
                         self.endpoints[at].mark_up();
+                        let name = self.endpoints[at].name.clone();
+                        link_events.push((ServiceEventKind::LinkUp, name));
                         self.engine.set_peer_face(at, id);
                         must_apply_routes |= self.closing.has_name(&self.endpoints[at].name);
                     }
@@ -547,11 +607,17 @@ impl Host {
                     self.endpoints
                         .iter_mut()
                         .filter(|endpoint| endpoint.face == Some(id))
-                        .for_each(Endpoint::mark_down);
+                        .for_each(|endpoint| {
+                            endpoint.mark_down();
+                            link_events.push((ServiceEventKind::LinkDown, endpoint.name.clone()));
+                        });
                 }
             }
         }
         self.faces.take_last_packets(&mut self.batch);
+        for (kind, name) in link_events {
+            self.log_link_event(now, kind, &name);
+        }
         if must_apply_routes {
             self.apply(now);
         }
@@ -562,6 +628,9 @@ impl Host {
         let mut must_apply_routes = false;
         for (status, reason) in core::mem::take(&mut self.ended_faces) {
             tracing::debug!(id = status.id.number(), uri = %status.uri, %reason, "face ended");
+            if let Some(name) = self.name_of(&status).filter(|_| status.up) {
+                self.log_link_event(now, ServiceEventKind::LinkDown, &name);
+            }
             self.engine.remove_face(now, status.id);
             must_apply_routes |= self.engine.graph().faces.iter().any(|face| face.is_single_peer);
             if let Some(endpoint) =
@@ -597,7 +666,17 @@ impl Host {
             self.open_missing_endpoints(now);
         }
         self.check_closing_faces(now);
+        self.check_failures(now);
         self.forward(now);
+        let is_changing = self.is_changing();
+        if core::mem::replace(&mut self.was_changing, is_changing) && !is_changing {
+            self.log_event(now, ServiceEventKind::ChangeCompleted, EventSubject::default());
+        }
+    }
+
+    /// Returns whether elements or faces of an earlier graph still wait for replies.
+    fn is_changing(&self) -> bool {
+        self.engine.is_changing() || !self.closing.is_empty()
     }
 
     /// Closes faces of earlier graphs by which nothing is pending, and releases held Interests.
@@ -630,7 +709,14 @@ impl Host {
             match message {
                 Message::Stop => return false,
                 Message::Drain(limit) => {
-                    self.draining.get_or_insert((now + DRAIN_MIN.min(limit), now + limit));
+                    if self.draining.is_none() {
+                        self.draining = Some((now + DRAIN_MIN.min(limit), now + limit));
+                        self.log_event(now, ServiceEventKind::Draining, EventSubject::default());
+                    }
+                }
+                Message::Call(call) => {
+                    call(self, now);
+                    self.send(now);
                 }
                 // The requester may have ended.
                 Message::Report(reply) => drop(reply.send(self.report())),
@@ -681,6 +767,9 @@ impl Host {
         self.process_face_events(now);
         self.process_ended_faces(now);
         self.apply(now);
+        self.note_graph();
+        self.log_event(now, ServiceEventKind::GraphChanged, EventSubject::default());
+        self.was_changing = true;
         let crate::engine::ChangeSummary {
             kept_elements,
             added_elements,

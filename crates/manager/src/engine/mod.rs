@@ -195,6 +195,20 @@ pub trait Engine: Send + Sync {
     /// The engine can't be asked.
     fn list(&self, directory: &Path, network: &str) -> Result<Vec<EngineInstance>, EngineError>;
 
+    /// Returns one instance of a network, running or ended.
+    ///
+    /// # Errors
+    /// The engine can't be asked.
+    fn find(
+        &self,
+        directory: &Path,
+        network: &str,
+        instance: &str,
+    ) -> Result<Option<EngineInstance>, EngineError> {
+        let listed = self.list(directory, network)?;
+        Ok(listed.into_iter().find(|listed| listed.labels.instance == instance))
+    }
+
     /// Returns at most the last `lines` lines of an instance's log.
     ///
     /// # Errors

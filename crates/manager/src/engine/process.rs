@@ -76,6 +76,22 @@ impl ProcessEngine {
         }
     }
 
+    /// Describes the instance of a directory. `None` if there is none, or one of another network.
+    fn describe(&self, directory: &Path, network: &str) -> Option<EngineInstance> {
+        let record = read_record(directory).filter(|record| record.labels.network == network)?;
+        let pid = self.running_pid(directory, Some(&record));
+        let ended = || InstanceState::Ended(last_line(&directory.join(LOG_FILE)));
+        let hierarchy = self.hierarchy.as_ref().filter(|_| pid.is_some());
+        Some(EngineInstance {
+            state: pid.map_or_else(ended, |_| InstanceState::Running),
+            control: directory.join(CONTROL_SOCKET),
+            quota: hierarchy.and_then(|found| found.quota(&group_key(&record.labels))),
+            pid,
+            address: None,
+            labels: record.labels,
+        })
+    }
+
     fn try_limit(&self, key: &str, pid: u32, quota: Option<f64>) -> Option<String> {
         let Some(hierarchy) = &self.hierarchy else {
             return quota.map(|_| {
@@ -192,24 +208,19 @@ impl Engine for ProcessEngine {
         };
         let mut instances = Vec::new();
         for directory in entries.flatten().map(|entry| entry.path()) {
-            let Some(record) = read_record(&directory) else { continue };
-            if record.labels.network != network {
-                continue;
-            }
-            let pid = self.running_pid(&directory, Some(&record));
-            let ended = || InstanceState::Ended(last_line(&directory.join(LOG_FILE)));
-            let hierarchy = self.hierarchy.as_ref().filter(|_| pid.is_some());
-            instances.push(EngineInstance {
-                state: pid.map_or_else(ended, |_| InstanceState::Running),
-                control: directory.join(CONTROL_SOCKET),
-                quota: hierarchy.and_then(|found| found.quota(&group_key(&record.labels))),
-                pid,
-                address: None,
-                labels: record.labels,
-            });
+            instances.extend(self.describe(&directory, network));
         }
         instances.sort_by(|left, right| left.labels.instance.cmp(&right.labels.instance));
         Ok(instances)
+    }
+
+    fn find(
+        &self,
+        directory: &Path,
+        network: &str,
+        instance: &str,
+    ) -> Result<Option<EngineInstance>, EngineError> {
+        Ok(self.describe(&instance_directory(directory, instance), network))
     }
 
     fn logs(&self, directory: &Path, instance: &str, lines: usize) -> Result<String, EngineError> {

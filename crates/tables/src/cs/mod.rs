@@ -20,6 +20,7 @@
 
 mod eviction_prefetcher;
 mod hit_rate;
+mod listing;
 #[cfg(test)]
 mod model_tests;
 mod policy;
@@ -41,6 +42,7 @@ use crate::{InterestKey, Timestamp};
 use arrayvec::ArrayVec;
 use eviction_prefetcher::EvictionPrefetcher;
 use hit_rate::HitRateEwma;
+pub use listing::{ListedPacket, Listing};
 use nw_name::{HashKey, NameRef, PrefixHashes};
 use nw_wire::{PACKET_LEN_MAX, sha256};
 pub use policy::PolicyKind;

@@ -1,6 +1,8 @@
 //! `nw service`: one element, or a part of a graph, as a process of its own; and commands to
 //! control such processes.
 
+mod elements;
+
 use crate::graph::load;
 use crate::logs::Levels;
 use crate::observe::http::{self, ControlAddress, Method};
@@ -15,6 +17,7 @@ use nw_api::service::{
 use nw_element_api::{Parameters, Value};
 use nw_graph::host::{Handle, Host};
 use nw_graph::{Graph, check, language};
+use nw_name::Name;
 use nw_service::{Endpoints, serve, single_element_graph};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -68,6 +71,53 @@ pub enum ServiceCommand {
         /// How packets are handled during the change: drop, buffer, make-before-break
         #[arg(long, value_name = "ORDER", default_value = "make-before-break", requires = "set")]
         order: String,
+    },
+    /// Show the state of each element: pending Interests, cached packets, hits, failures
+    Elements {
+        #[command(flatten)]
+        service: Service,
+        /// Print JSON instead of text
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove cached packets under a prefix from a service's content store
+    Erase {
+        #[command(flatten)]
+        service: Service,
+        /// Packets whose names start with it are removed
+        prefix: Name,
+        /// Maximum number of packets; default: all
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        packets: Option<u64>,
+        /// Name of the content store in the graph; needed if there are several
+        #[arg(long, value_name = "NAME")]
+        element: Option<String>,
+    },
+    /// Give the cached packets of one service to another one, newest first
+    ///
+    /// Both forward packets meanwhile. The receiver evicts nothing for them.
+    HandOver(elements::HandOver),
+    /// Show the routes of a service's name router, and what set them
+    Routes {
+        #[command(flatten)]
+        service: Service,
+        /// Name of the name router in the graph; needed if there are several
+        #[arg(long, value_name = "NAME")]
+        element: Option<String>,
+        /// Print JSON instead of text
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what happens in a service, until Ctrl-C: links, changes, registrations, failures
+    Events {
+        #[command(flatten)]
+        service: Service,
+        /// Begin after this event: START-NUMBER, as printed with --json
+        #[arg(long, value_name = "ID")]
+        after: Option<String>,
+        /// Print JSON instead of text
+        #[arg(long)]
+        json: bool,
     },
     /// Stop accepting Interests, and end the service when none is pending
     Drain {
@@ -136,6 +186,17 @@ pub fn service(action: &ServiceCommand) -> Result<ExitCode> {
         ServiceCommand::Statistics { service, json } => statistics(&service.address(), *json)?,
         ServiceCommand::Graph { service, set, order } => {
             graph(&service.address(), set.as_deref(), order)?
+        }
+        ServiceCommand::Elements { service, json } => elements::show(&service.address(), *json)?,
+        ServiceCommand::Erase { service, prefix, packets, element } => {
+            elements::erase(&service.address(), element.as_deref(), prefix, *packets)?
+        }
+        ServiceCommand::HandOver(args) => elements::hand_over(args)?,
+        ServiceCommand::Routes { service, element, json } => {
+            elements::routes(&service.address(), element.as_deref(), *json)?
+        }
+        ServiceCommand::Events { service, after, json } => {
+            elements::events(&service.address(), after.as_deref(), *json)?
         }
         ServiceCommand::Drain { service, wait } => drain(&service.address(), *wait)?,
         ServiceCommand::Stop { service } => {
@@ -276,6 +337,9 @@ fn status(address: &ControlAddress, json: bool) -> Result<()> {
         (false, false) => "running",
     };
     outln!("{}: {state} for {:.0} s", status.name, status.uptime_s)?;
+    let memory_mib = status.resident_bytes as f64 / f64::from(1 << 20);
+    let cpu_s = status.cpu_user_s + status.cpu_system_s;
+    outln!("  process  {}, {cpu_s:.1} s of processor time, {memory_mib:.1} MiB", status.pid)?;
     outln!("  received {}", kinds(&status.received))?;
     outln!("  sent     {}", kinds(&status.sent))?;
     Ok(outln!("  dropped  {}", status.dropped)?)
@@ -287,10 +351,15 @@ fn links(address: &ControlAddress, json: bool) -> Result<()> {
         return output::json_line(&links);
     }
     let mut rows = vec![output::row([&"link", &"id", &"peer", &"up", &"received", &"sent"])];
+    let up = |link: &ServiceLink| match (link.up, link.closing) {
+        (_, true) => "closing",
+        (true, false) => "true",
+        (false, false) => "false",
+    };
     let sum = |counts: &[u64; 3]| counts.iter().sum::<u64>();
     rows.extend(links.iter().map(|link| {
         let id = link.id.map_or_else(|| "-".to_owned(), |id| id.to_string());
-        output::row([&link.name, &id, &link.uri, &link.up, &sum(&link.received), &sum(&link.sent)])
+        output::row([&link.name, &id, &link.uri, &up(link), &sum(&link.received), &sum(&link.sent)])
     }));
     output::table(&rows)
 }

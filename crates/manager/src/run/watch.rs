@@ -1,0 +1,175 @@
+//! The watch thread: notices instances that ended, takes samples, and asks `nw-manage` for decisions
+//! on numbers of instances and on countermeasures. It changes what is wanted, never the network.
+
+use super::{Shared, locked, now_ms};
+use crate::engine::InstanceState as EngineState;
+use crate::events::About;
+use crate::map::Rates;
+use crate::store::StoredReplicas;
+use crate::world::{Seen, instance_id};
+use nw_api::network::{NetworkEventKind, NetworkState};
+use nw_manage::observed::Observed;
+use nw_manage::plan::plan;
+use nw_manage::scale::{LoadSample, ScaleDecision, Scaler};
+use nw_manage::target::InstanceId;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Interval between looks for instances that ended.
+const TICK: Duration = Duration::from_millis(200);
+
+/// What the thread remembers between two looks.
+#[derive(Default)]
+struct Memory {
+    scaler: Scaler,
+    /// Instances at the last look, and whether they ran.
+    running: BTreeMap<InstanceId, bool>,
+    /// What was observed, and the change of what is wanted, when the plan was last empty.
+    converged: Option<(Observed, u64)>,
+}
+
+/// Runs until the manager ends.
+pub fn run(shared: &Shared) {
+    let mut memory = Memory::default();
+    let mut next_sample = Instant::now();
+    while !shared.is_quitting() {
+        notice_ended(shared, &mut memory);
+        if Instant::now() >= next_sample {
+            next_sample = Instant::now() + shared.period;
+            sample(shared, &mut memory);
+        }
+        std::thread::sleep(TICK.min(shared.period));
+    }
+}
+
+/// Wakes the change thread if an instance has ended or appeared, and reports those that are wanted.
+fn notice_ended(shared: &Shared, memory: &mut Memory) {
+    // An engine that can't be asked is reported by the change thread.
+    let Ok(listed) = shared.world.list() else { return shared.wake_change() };
+    let mut running = BTreeMap::new();
+    let mut reasons = BTreeMap::new();
+    for instance in listed {
+        let id = instance_id(&instance.labels.instance);
+        if let EngineState::Ended(reason) = &instance.state {
+            reasons.insert(id.clone(), reason.clone());
+        }
+        running.insert(id, instance.state == EngineState::Running);
+    }
+    let target = std::sync::Arc::clone(&shared.wanted().target);
+    for (id, reason) in reasons {
+        let ran = memory.running.get(&id) == Some(&true);
+        if ran && target.instance(&id).is_some() {
+            let text = format!("{id} has ended by itself; the last line of its log: {reason}");
+            let about = About { instance: Some(id.to_string()), ..About::default() };
+            shared.event(NetworkEventKind::InstanceEnded, text, about);
+        }
+    }
+    if running != memory.running {
+        memory.running = running;
+        shared.wake_change();
+    }
+}
+
+/// Observes everything, keeps it for those who ask, and decides.
+fn sample(shared: &Shared, memory: &mut Memory) {
+    let seen = shared.world.observe(now_ms());
+    if !seen.engine_errors.is_empty() {
+        return;
+    }
+    let is_changing = {
+        let mut view = shared.view();
+        view.rates = Rates::between(&view.seen, &seen);
+        view.seen = seen.clone();
+        view.plan.is_some() || view.state != NetworkState::Converged
+    };
+    shared.events.note_sample();
+    scale(shared, memory, &seen, is_changing);
+    look_for_drift(shared, memory, &seen);
+}
+
+/// Wakes the change thread if what runs is not what is wanted. The plan is computed only if
+/// something that plans rest on has changed since it was empty.
+fn look_for_drift(shared: &Shared, memory: &mut Memory, seen: &Seen) {
+    let mut observed = seen.observed();
+    for instance in &mut observed.instances {
+        (instance.pending, instance.cached_packets, instance.imported_packets) = (0, 0, 0);
+        instance.faces.iter_mut().for_each(|face| face.pending = 0);
+    }
+    let (target, change) = {
+        let wanted = shared.wanted();
+        (std::sync::Arc::clone(&wanted.target), wanted.change)
+    };
+    let facts = (observed, change);
+    if memory.converged.as_ref() == Some(&facts) {
+        return;
+    }
+    match plan(&target, &seen.observed()).is_empty() {
+        true => memory.converged = Some(facts),
+        false => shared.wake_change(),
+    }
+}
+
+/// Asks for the numbers of instances and applies what is decided.
+fn scale(shared: &Shared, memory: &mut Memory, seen: &Seen, is_changing: bool) {
+    let samples: Vec<LoadSample> = seen
+        .instances
+        .iter()
+        .filter_map(|(id, seen)| {
+            let status = seen.status.as_ref()?;
+            Some(LoadSample {
+                instance: id.clone(),
+                cpu_s: status.cpu_user_s + status.cpu_system_s,
+                interests: status.received[0],
+                dropped: status.dropped,
+            })
+        })
+        .collect();
+    let (document, target, counts) = {
+        let wanted = shared.wanted();
+        if wanted.document.file.network.scales.is_empty() {
+            return;
+        }
+        (wanted.document.clone(), wanted.target.clone(), wanted.replica_counts())
+    };
+    let decisions =
+        memory.scaler.observe(&document, &target, &counts, seen.at_ms, &samples, is_changing);
+    for decision in decisions {
+        apply(shared, &decision);
+    }
+}
+
+fn apply(shared: &Shared, decision: &ScaleDecision) {
+    let reason = decision.reason.clone();
+    shared.view().scale_reasons.insert(decision.service.clone(), reason);
+    let is_pinned = |set: &StoredReplicas| set.is_pinned;
+    let mut wanted = shared.wanted();
+    let pinned = wanted.replicas.get(&decision.service).is_some_and(is_pinned);
+    if decision.from == decision.to || pinned || wanted.is_held || wanted.is_stopping {
+        return;
+    }
+    let set = StoredReplicas { instances: decision.to, is_pinned: false };
+    let mut changed = wanted.clone();
+    changed.replicas.insert(decision.service.clone(), set);
+    let subject = format!("service {}", decision.service);
+    let refused = match changed.refresh() {
+        Err(error) => Some(error.to_string()),
+        Ok(()) => {
+            let stored = locked(&shared.store).set_replicas(&decision.service, set);
+            stored.err().map(|error| error.to_string())
+        }
+    };
+    if let Some(reason) = refused {
+        drop(wanted);
+        return shared.begin_condition(&subject, "NotScaled", reason);
+    }
+    *wanted = changed;
+    drop(wanted);
+    shared.end_condition(&subject, "NotScaled");
+    let text = format!(
+        "{}: {} instances instead of {}: {}",
+        decision.service, decision.to, decision.from, decision.reason
+    );
+    let about = About { subject: Some(decision.service.clone()), ..About::default() };
+    shared.event(NetworkEventKind::Scaled, text, about);
+    shared.wake_change();
+}

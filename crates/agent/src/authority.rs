@@ -4,7 +4,7 @@
 //! Only the manager trusts it, and only hosts that were given its digest. A host sends a public key
 //! and no request document: what its certificate says is decided here alone.
 
-use crate::{AgentError, read_private, write_private};
+use crate::{AgentError, lock_file, read_private, write_private};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm,
@@ -45,6 +45,8 @@ impl PublicKeyData for HostKey {
 impl Authority {
     /// Reads the authority in `directory`, or makes one there. `now_s`: seconds since 1970.
     pub fn open(directory: &Path, now_s: u64) -> Result<Authority, AgentError> {
+        // Two processes that begin at the same time make one authority.
+        let _lock = lock_file(&directory.join("authority.lock"))?;
         let (key_path, path) = (directory.join("authority.key"), directory.join("authority.der"));
         if key_path.exists() && path.exists() {
             let key = PrivatePkcs8KeyDer::from(read_private(&key_path)?);

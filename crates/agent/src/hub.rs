@@ -7,9 +7,9 @@
 
 use crate::authority::Authority;
 use crate::frame::{self, HELLO_MAX, Kind, PAYLOAD_MAX};
-use crate::message::{Binary, Hello, Purpose, SECRET_LEN, Token, VERSION, Welcome};
+use crate::message::{Binary, Hello, Purpose, VERSION, Welcome};
 use crate::registry::Registry;
-use crate::{AgentError, HOSTS_MAX, digest_bytes, now_s, tls};
+use crate::{AgentError, HOSTS_MAX, now_s, tls};
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
 use std::io;
@@ -165,46 +165,20 @@ impl Hub {
         self.address
     }
 
-    /// Returns a new token for a host, which may enrol with it once within `valid_s` seconds. An
-    /// earlier token of the host is void.
-    ///
-    /// # Errors
-    /// The name can't be used, there are too many hosts, or the list can't be written.
-    pub fn token(&self, host: &str, valid_s: u64) -> Result<String, AgentError> {
-        let mut secret = [0; SECRET_LEN];
-        getrandom::fill(&mut secret).expect("the system has random numbers");
-        lock(&self.shared.registry).set_token(host, &secret, now_s().saturating_add(valid_s))?;
-        let authority = digest_bytes(self.shared.authority.certificate());
-        Ok(Token { secret, authority }.encode())
-    }
-
-    /// Ends the rights of a host: its certificates and its token. Returns whether there was one.
-    ///
-    /// # Errors
-    /// The list can't be written.
-    pub fn forget(&self, host: &str) -> Result<bool, AgentError> {
-        let existed = lock(&self.shared.registry).forget(host)?;
-        // Its channels see that their certificate is not listed.
-        if let Some(channels) = lock(&self.shared.hosts).remove(host) {
-            channels.notify.notify_waiters();
-        }
-        Ok(existed)
-    }
-
     /// Returns all hosts by name.
     pub fn hosts(&self) -> Vec<HostStatus> {
         let connected = lock(&self.shared.hosts);
-        let registry = lock(&self.shared.registry);
-        let status = |(name, is_enrolled): (&str, bool)| {
-            let channels = connected.get(name);
+        let listed = lock(&self.shared.registry).hosts().unwrap_or_default();
+        let status = |(name, is_enrolled): (String, bool)| {
+            let channels = connected.get(&name);
             HostStatus {
-                name: name.to_owned(),
+                name,
                 is_enrolled,
                 connections: channels.map_or(0, |found| found.connections.load(Relaxed)),
                 address: channels.and_then(|found| lock(&found.address).clone()),
             }
         };
-        registry.hosts().map(status).collect()
+        listed.into_iter().map(status).collect()
     }
 
     /// Sends a request to a host's agent and returns its reply. A request may arrive twice if the
@@ -242,6 +216,9 @@ impl Hub {
         request: Vec<u8>,
         limit: Duration,
     ) -> Result<Vec<u8>, AgentError> {
+        if request.len() > PAYLOAD_MAX {
+            return Err(AgentError::RequestLength(request.len()));
+        }
         let channels = lock(&self.shared.hosts).get(host).cloned();
         let channels = channels.filter(|found| found.connections.load(Relaxed) > 0);
         let Some(channels) = channels else {
@@ -318,7 +295,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         if self.0.connections.fetch_sub(1, Relaxed) == 1 {
-            // Nobody is there to take them: their callers learn it now.
+            // No connection is left to take them: their callers learn it now.
             lock(&self.0.queue).clear();
         }
     }
@@ -456,7 +433,10 @@ impl Shared {
                 let host = host()?;
                 let channels = {
                     let mut hosts = lock(&self.hosts);
-                    debug_assert!(hosts.len() <= HOSTS_MAX);
+                    if hosts.len() >= HOSTS_MAX {
+                        // Those of hosts that were forgotten.
+                        hosts.retain(|_, found| found.connections.load(Relaxed) > 0);
+                    }
                     hosts.entry(host.clone()).or_default().clone()
                 };
                 *lock(&channels.address) = address;
@@ -473,9 +453,10 @@ impl Shared {
         let signed = self.authority.sign(&host, key, now_s, lifetime_s);
         let certificate = signed.ok_or("the public key is not a point on P-256")?;
         let expires_s = now_s.saturating_add(lifetime_s);
-        lock(&self.registry)
-            .add_certificate(&host, &certificate, expires_s, is_new)
-            .map_err(|error| error.to_string())?;
+        let listed = lock(&self.registry).add_certificate(&host, &certificate, expires_s, is_new);
+        if !listed.map_err(|error| error.to_string())? {
+            return Err("the host was forgotten".to_owned());
+        }
         tracing::info!(host, expires_s, "a certificate was signed");
         let certificate = Some(Binary(certificate.to_vec()));
         let renew_s = now_s.saturating_add(lifetime_s - lifetime_s / 3);

@@ -4,14 +4,17 @@
 mod agent;
 mod authority;
 mod frame;
+mod hosts;
 mod hub;
 mod message;
 mod registry;
 mod tls;
 
 pub use agent::{AgentOptions, Handler, enrol, is_enrolled, run};
+pub use hosts::{add_host, forget_host, list_hosts};
 pub use hub::{HostStatus, Hub, HubOptions};
 
+use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::{self, Write};
@@ -89,6 +92,9 @@ pub enum AgentError {
     /// Too many calls wait for the host.
     #[error("too many calls wait for host {0}; try again later")]
     Busy(String),
+    /// A request does not fit into a message.
+    #[error("a request of {0} bytes is too long for an agent")]
+    RequestLength(usize),
     /// The agent refused to open a tunnel.
     #[error("host {host}: {reason}")]
     Tunnel {
@@ -147,4 +153,15 @@ fn write_private(path: &Path, bytes: &[u8]) -> Result<(), AgentError> {
         file.persist(path).map(drop).map_err(|error| error.error)
     };
     write().map_err(AgentError::file("write", path))
+}
+
+/// Waits for the lock of a state directory's file, and holds it until the result is dropped.
+fn lock_file(path: &Path) -> Result<fs::File, AgentError> {
+    let lock = || {
+        fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+        let file = fs::File::create(path)?;
+        flock(&file, FlockOperation::LockExclusive)?;
+        Ok(file)
+    };
+    lock().map_err(AgentError::file("lock", path))
 }

@@ -1,7 +1,10 @@
 //! A manager and agents over loopback: enrolment, calls, tunnels, renewal, restarts, and peers that
 //! have no right to anything.
 
-use nw_agent::{AgentError, AgentOptions, Handler, Hub, HubOptions, enrol, is_enrolled, run};
+use nw_agent::{
+    AgentError, AgentOptions, Handler, Hub, HubOptions, add_host, enrol, forget_host, is_enrolled,
+    list_hosts, run,
+};
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{self, Read, Write};
@@ -101,7 +104,7 @@ fn wait_for(what: &str, condition: impl Fn() -> bool) {
 fn enrolled() -> (tempfile::TempDir, tempfile::TempDir, Hub) {
     let (manager, host) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let hub = hub(manager.path(), loopback());
-    let token = hub.token("h1", 60).unwrap();
+    let token = add_host(manager.path(), "h1", 60).unwrap();
     assert!(!is_enrolled(host.path()));
     let name = enrol(host.path(), &hub.address().to_string(), &token).unwrap();
     assert_eq!(name, "h1");
@@ -155,16 +158,17 @@ fn call_beyond_its_limit_ends_and_others_go_on() {
     assert!(matches!(error, AgentError::Timeout(_)), "{error}");
     assert_eq!(hub.call("h1", vec![1], LIMIT).unwrap(), [1]);
     let long = vec![0; (8 << 20) + 1];
-    assert!(hub.call("h1", long, LIMIT).is_err());
+    let error = hub.call("h1", long, LIMIT).unwrap_err();
+    assert!(matches!(error, AgentError::RequestLength(_)), "{error}");
     assert_eq!(hub.call("h1", vec![1], LIMIT).unwrap(), [1]);
     wait_for("all connections again", || connections(&hub, "h1") == 8);
 }
 
 #[test]
 fn token_that_is_used_void_or_foreign_is_refused() {
-    let (_manager, host, hub) = enrolled();
+    let (manager, host, hub) = enrolled();
     let address = hub.address().to_string();
-    let token = hub.token("h2", 60).unwrap();
+    let token = add_host(manager.path(), "h2", 60).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let refused = |token: &str| {
         let error = enrol(folder.path(), &address, token).unwrap_err().to_string();
@@ -173,12 +177,11 @@ fn token_that_is_used_void_or_foreign_is_refused() {
     };
     assert!(refused("hello").contains("copy the whole line"));
     // A token that a later one replaced.
-    let later = hub.token("h2", 60).unwrap();
+    let later = add_host(manager.path(), "h2", 60).unwrap();
     assert!(refused(&token).contains("make a new one"));
-    assert!(refused(&hub.token("h3", 0).unwrap()).contains("make a new one"));
+    assert!(refused(&add_host(manager.path(), "h3", 0).unwrap()).contains("make a new one"));
     let other_folder = tempfile::tempdir().unwrap();
-    let other = self::hub(other_folder.path(), loopback());
-    let foreign = other.token("h2", 60).unwrap();
+    let foreign = add_host(other_folder.path(), "h2", 60).unwrap();
     assert!(refused(&foreign).contains("not the manager that made the token"));
     enrol(folder.path(), &address, &later).unwrap();
     let error = enrol(host.path(), &address, &later).unwrap_err().to_string();
@@ -201,14 +204,17 @@ fn certificate_of_another_manager_is_refused() {
 
 #[test]
 fn forgotten_host_loses_its_connections_and_its_right() {
-    let (_manager, host, hub) = enrolled();
+    let (manager, host, hub) = enrolled();
     let _agent = Agent::start(host.path());
     wait_for("connections", || connections(&hub, "h1") == 8);
-    assert!(hub.forget("h1").unwrap());
-    assert!(!hub.forget("h1").unwrap());
-    assert!(matches!(hub.call("h1", vec![], LIMIT), Err(AgentError::NotConnected(_))));
+    assert!(forget_host(manager.path(), "h1").unwrap());
+    assert!(!forget_host(manager.path(), "h1").unwrap());
+    let error = hub.call("h1", vec![], LIMIT).unwrap_err();
+    assert!(matches!(error, AgentError::NotConnected(_)), "{error}");
+    wait_for("the end of its connections", || connections(&hub, "h1") == 0);
     // The same name again: the old certificate is not one of the new host.
-    hub.token("h1", 60).unwrap();
+    add_host(manager.path(), "h1", 60).unwrap();
+    assert_eq!(list_hosts(manager.path()).unwrap(), [("h1".to_owned(), false)]);
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(connections(&hub, "h1"), 0);
 }
@@ -219,7 +225,7 @@ fn certificate_is_renewed_in_time_and_refused_when_expired() {
     let options = HubOptions::new(manager.path().to_owned(), loopback());
     let hub = Hub::start(HubOptions { certificate_lifetime_s: 3, ..options }).unwrap();
     let address = hub.address().to_string();
-    enrol(host.path(), &address, &hub.token("h1", 60).unwrap()).unwrap();
+    enrol(host.path(), &address, &add_host(manager.path(), "h1", 60).unwrap()).unwrap();
     let first = std::fs::read(host.path().join("agent.json")).unwrap();
     let agent = Agent::start(host.path());
     wait_for("connections", || connections(&hub, "h1") > 0);
@@ -305,7 +311,7 @@ fn strangers_get_a_sentence_or_nothing() {
 
 #[test]
 fn silent_and_wrong_connections_do_not_disturb_agents() {
-    let (_manager, host, hub) = enrolled();
+    let (manager, host, hub) = enrolled();
     let _agent = Agent::start(host.path());
     wait_for("connections", || connections(&hub, "h1") == 8);
     let mut silent: Vec<_> = (0..100).map(|_| TcpStream::connect(hub.address()).unwrap()).collect();
@@ -324,7 +330,7 @@ fn silent_and_wrong_connections_do_not_disturb_agents() {
         while let Ok(1..) = stream.read(&mut bytes) {}
         assert!(Instant::now() < deadline, "a silent connection stays open");
     }
-    let token = hub.token("h2", 60).unwrap();
+    let token = add_host(manager.path(), "h2", 60).unwrap();
     let folder = tempfile::tempdir().unwrap();
     enrol(folder.path(), &hub.address().to_string(), &token).unwrap();
 }

@@ -28,7 +28,7 @@ pub struct ObservedInstance {
     pub is_changing: bool,
     /// Data packets in its content stores.
     pub cached_packets: u64,
-    /// Data packets imported since its start.
+    /// Data packets that imports brought since its start, stored or not.
     pub imported_packets: u64,
 }
 
@@ -68,6 +68,11 @@ impl Observed {
 }
 
 impl ObservedInstance {
+    /// Returns whether it runs or starts, and is not on its way out.
+    pub fn is_alive(&self) -> bool {
+        matches!(self.state, InstanceState::Starting | InstanceState::Running)
+    }
+
     /// Returns a face by name.
     pub fn face(&self, name: &str) -> Option<&ObservedFace> {
         self.faces.iter().find(|face| face.name == name)

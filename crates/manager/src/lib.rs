@@ -10,7 +10,9 @@
 pub mod engine;
 mod events;
 mod map;
+mod metrics;
 mod run;
+pub mod serve;
 mod service_client;
 mod steps;
 pub mod store;

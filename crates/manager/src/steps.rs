@@ -28,8 +28,8 @@ const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(4), Duration
 const GRAPH_TIMEOUT: Duration = Duration::from_secs(20);
 /// Most time that stopping an instance may take after it was drained.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
-/// Packets in one slice of a store that is copied.
-const SLICE_PACKETS: u64 = 256;
+/// Bytes in one slice of a store that is copied.
+const SLICE_BYTES: u64 = 256 << 10;
 /// Test support: kill this process at the boundary of this number, counted from 1. Each step has
 /// three boundaries: after its intent is noted, after its effect, after its end is noted.
 const KILL_VARIABLE: &str = "NW_NETWORK_TEST_KILL_AT";
@@ -265,10 +265,8 @@ impl Run<'_> {
         let (mut after, mut bytes, mut stored) = (None, 0, 0);
         while bytes < bytes_max {
             let after_part = after.map(|after| format!("&after={after}")).unwrap_or_default();
-            let slice: CachedPackets = service_client::get(
-                &source,
-                &format!("{path}?packets_max={SLICE_PACKETS}{after_part}"),
-            )?;
+            let query = format!("{path}?bytes={SLICE_BYTES}{after_part}");
+            let slice: CachedPackets = service_client::get(&source, &query)?;
             bytes +=
                 slice.packets.iter().map(|packet| packet.data.len() as u64 * 3 / 4).sum::<u64>();
             let import = PacketImport { packets: slice.packets };
@@ -281,6 +279,7 @@ impl Run<'_> {
                 break;
             }
         }
+        self.world.note_import(to, stored);
         Ok(format!("{stored} packets handed over"))
     }
 

@@ -16,7 +16,7 @@ use nw_manage::target::{InstanceId, Target, TargetHost};
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Elements that have routes on their control socket.
 const ROUTED_ELEMENTS: [&str; 2] = ["name_router", "router"];
@@ -55,6 +55,9 @@ pub struct World {
     network: String,
     directory: PathBuf,
     engines: Vec<(EngineKind, Arc<dyn Engine>)>,
+    /// Packets imported by instances. Not observable: after a restart of the manager a copy that
+    /// was under way is repeated, which stores nothing twice.
+    imports: Arc<Mutex<BTreeMap<InstanceId, u64>>>,
 }
 
 /// Returns the name under which an engine knows an instance.
@@ -79,7 +82,28 @@ impl World {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(links)?;
         let process: Arc<dyn Engine> = Arc::new(ProcessEngine::new(program));
         let engines = vec![(EngineKind::Process, process)];
-        Ok(World { network: network.to_owned(), directory: directory.to_owned(), engines })
+        Ok(World {
+            network: network.to_owned(),
+            directory: directory.to_owned(),
+            engines,
+            imports: Arc::default(),
+        })
+    }
+
+    /// Notes that an instance has imported packets; none count as one, as the import is complete.
+    pub fn note_import(&self, id: &InstanceId, packets: u64) {
+        let mut imports = self.imports.lock().unwrap_or_else(PoisonError::into_inner);
+        *imports.entry(id.clone()).or_default() += packets.max(1);
+    }
+
+    /// Returns what plans rest on.
+    pub fn observed(&self, seen: &Seen) -> Observed {
+        let imports = self.imports.lock().unwrap_or_else(PoisonError::into_inner);
+        let instances = seen.instances.iter().map(|(id, seen)| {
+            let imported = imports.get(id).copied().unwrap_or(0);
+            observed_instance(id.clone(), seen, imported)
+        });
+        Observed { instances: instances.collect() }
     }
 
     /// Returns the folder of the link sockets.
@@ -169,8 +193,8 @@ impl World {
         let key = engine_key(id);
         for (_, engine) in &self.engines {
             if let Some(listed) = engine.find(&self.directory, &self.network, &key)? {
-                let (id, seen) = see(&listed);
-                return Ok(Observed { instances: vec![observed_instance(id, &seen)] });
+                let seen = Seen { instances: [see(&listed)].into(), ..Seen::default() };
+                return Ok(self.observed(&seen));
             }
         }
         Ok(Observed::default())
@@ -207,6 +231,7 @@ impl World {
     /// # Errors
     /// The engine can't stop it.
     pub fn stop(&self, id: &InstanceId, limit: std::time::Duration) -> Result<(), EngineError> {
+        self.imports.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
         let Some(engine) = self.engine_of(id)? else { return Ok(()) };
         engine.stop(&self.directory, &engine_key(id), limit)?;
         engine.remove(&self.directory, &engine_key(id))
@@ -240,7 +265,7 @@ impl World {
                         element: element.name.clone(),
                         prefix: route.prefix,
                         face: route.link,
-                        cost: route.cost,
+                        cost: route.cost.into(),
                         origin: origin.as_str().unwrap_or_default().to_owned(),
                     });
                 }
@@ -253,14 +278,6 @@ impl World {
     pub fn control(&self, id: &InstanceId) -> PathBuf {
         let directory = crate::engine::instance_directory(&self.directory, &engine_key(id));
         directory.join(crate::engine::CONTROL_SOCKET)
-    }
-}
-
-impl Seen {
-    /// Returns what plans rest on.
-    pub fn observed(&self) -> Observed {
-        let instances = self.instances.iter().map(|(id, seen)| observed_instance(id.clone(), seen));
-        Observed { instances: instances.collect() }
     }
 }
 
@@ -294,7 +311,11 @@ fn ask(seen: &mut SeenInstance) -> Result<(), ServiceError> {
     Ok(())
 }
 
-fn observed_instance(id: InstanceId, seen: &SeenInstance) -> ObservedInstance {
+fn observed_instance(
+    id: InstanceId,
+    seen: &SeenInstance,
+    imported_packets: u64,
+) -> ObservedInstance {
     let status = seen.status.as_ref();
     let state = match (&seen.engine.state, status) {
         (EngineState::Ended(_), _) => InstanceState::Ended,
@@ -313,7 +334,7 @@ fn observed_instance(id: InstanceId, seen: &SeenInstance) -> ObservedInstance {
         pending: sum("pending"),
         is_changing: status.is_some_and(|status| status.changing),
         cached_packets: sum("packets"),
-        imported_packets: sum("imported"),
+        imported_packets,
     }
 }
 
@@ -402,9 +423,9 @@ mod tests {
         let id = instance_id("cs~1@here");
         assert_eq!((id.name.as_str(), id.host.as_str()), ("cs~1", "here"));
         assert_eq!(engine_key(&id), "cs~1@here");
-        let observed = observed_instance(id.clone(), &seen(EngineState::Running));
+        let observed = observed_instance(id.clone(), &seen(EngineState::Running), 0);
         assert_eq!((observed.state, observed.graph), (InstanceState::Starting, None));
-        let ended = observed_instance(id, &seen(EngineState::Ended(String::new())));
+        let ended = observed_instance(id, &seen(EngineState::Ended(String::new())), 0);
         assert_eq!(ended.state, InstanceState::Ended);
     }
 }

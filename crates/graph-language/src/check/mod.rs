@@ -27,7 +27,7 @@ use crate::model::FACES;
 use crate::{Graph, Problem, Source, Target};
 use flow::Flow;
 pub(crate) use flow::kind_name;
-pub(crate) use network::check_network;
+pub(crate) use network::{check_network, has_routes};
 use nw_link::FaceUri;
 use nw_link::uri::UNIX_PATH_LEN_MAX;
 use std::collections::{BTreeMap, BTreeSet};

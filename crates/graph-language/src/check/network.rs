@@ -231,7 +231,7 @@ fn joined_faces(graph: &Graph, network: &Network, problems: &mut Vec<Problem>) {
 }
 
 /// Returns whether an element has routes.
-pub(super) fn has_routes(node: &Node) -> bool {
+pub(crate) fn has_routes(node: &Node) -> bool {
     node.entry.parameters.iter().any(|parameter| parameter.name == "routes")
 }
 

@@ -146,6 +146,7 @@ impl<'a> Parser<'a> {
         } else {
             parser.statements(text);
             parser.resolve_chains();
+            parser.add_static_routes();
         }
         parser
     }
@@ -490,6 +491,30 @@ impl<'a> Parser<'a> {
                         self.unresolved.to.extend(to);
                         self.unresolved.statement = true;
                     }
+                }
+            }
+        }
+    }
+
+    /// Adds static routes to the parameters of their elements, so that the graph has them wherever
+    /// it runs. Routes that do not fit are left to the checker.
+    fn add_static_routes(&mut self) {
+        let graph = &mut self.file.graph;
+        for route in &self.file.network.routes {
+            let is_face =
+                graph.faces.iter().any(|face| face.name == route.face && !face.is_listener);
+            let node = graph.nodes.iter_mut().find(|node| node.name == route.element);
+            let Some(node) = node.filter(|node| is_face && crate::check::has_routes(node)) else {
+                continue;
+            };
+            let text = format!("{} {} cost={}", route.prefix, route.face, route.cost);
+            match node.parameters.0.iter_mut().find(|(name, _)| name == "routes") {
+                Some((_, Value::List(list))) => list.push(Value::Text(text)),
+                Some(_) => {}
+                None => {
+                    let list = Value::List(vec![Value::Text(text)]);
+                    node.parameters.0.push(("routes".to_owned(), list));
+                    node.parameter_positions.push(route.position);
                 }
             }
         }

@@ -88,7 +88,7 @@ fn look(shared: &Shared, memory: &mut Memory) {
         return engine_failed(shared, memory, &wanted, &seen);
     }
     shared.end_condition(NETWORK, ENGINE_UNREACHABLE);
-    let next = plan(&wanted.target, &seen.observed());
+    let next = plan(&wanted.target, &shared.world.observed(&seen));
     if next.is_empty() {
         return converged(shared, memory, &wanted);
     }

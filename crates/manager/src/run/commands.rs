@@ -151,7 +151,7 @@ impl Handle {
 
     fn check_plan(&self, target: &Target, expected: &str) -> Result<(), CommandError> {
         let seen = self.shared.world.observe(now_ms());
-        let id = plan(target, &seen.observed()).id;
+        let id = plan(target, &self.shared.world.observed(&seen)).id;
         if id == expected {
             return Ok(());
         }
@@ -186,7 +186,7 @@ impl Handle {
         if let Some((_, error)) = seen.engine_errors.first() {
             return Err(CommandError::System(error.clone()));
         }
-        let mut shown = shown_plan(&plan(&wanted.target, &seen.observed()));
+        let mut shown = shown_plan(&plan(&wanted.target, &self.shared.world.observed(&seen)));
         shown.version = is_current.then_some(wanted.version);
         self.shared.view().keep_plan(shown.clone());
         Ok(shown)

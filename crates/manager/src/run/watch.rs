@@ -90,7 +90,7 @@ fn sample(shared: &Shared, memory: &mut Memory) {
 /// Wakes the change thread if what runs is not what is wanted. The plan is computed only if
 /// something that plans rest on has changed since it was empty.
 fn look_for_drift(shared: &Shared, memory: &mut Memory, seen: &Seen) {
-    let mut observed = seen.observed();
+    let mut observed = shared.world.observed(seen);
     for instance in &mut observed.instances {
         (instance.pending, instance.cached_packets, instance.imported_packets) = (0, 0, 0);
         instance.faces.iter_mut().for_each(|face| face.pending = 0);
@@ -103,7 +103,7 @@ fn look_for_drift(shared: &Shared, memory: &mut Memory, seen: &Seen) {
     if memory.converged.as_ref() == Some(&facts) {
         return;
     }
-    match plan(&target, &seen.observed()).is_empty() {
+    match plan(&target, &shared.world.observed(seen)).is_empty() {
         true => memory.converged = Some(facts),
         false => shared.wake_change(),
     }

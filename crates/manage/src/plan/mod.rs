@@ -1,11 +1,23 @@
 //! Steps from what runs to what must run.
 //!
+//! | file | content |
+//! |---|---|
+//! | `condition.rs` | whether what is observed meets a condition |
+//! | `merge.rs` | graphs between two graphs: faces of both |
+//! | `steps.rs` | the steps, in waves |
+//!
 //! Every step says "make it so that": carrying it out twice has the effect of once. A step is done
 //! when its evidence holds in what is observed; a step whose evidence holds already is skipped. A
 //! plan is never resumed after a failure: what runs is observed, and planned anew.
 
-use crate::observed::Observed;
-use crate::target::{InstanceId, Target};
+mod condition;
+mod merge;
+mod steps;
+
+pub use condition::graph_digest;
+pub use steps::plan;
+
+use crate::target::InstanceId;
 use nw_graph_language::network::InsertionOrder;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +59,8 @@ pub enum Phase {
     Connect,
     /// Sends Interests by the new path, nearest to the producers first.
     Switch,
+    /// Changes routes, so that no Interest is sent where there is none.
+    Route,
     /// Waits until nothing is pending by faces of the old path.
     AwaitIdle,
     /// Removes faces of the old path.
@@ -187,31 +201,18 @@ pub enum Condition {
         /// Instance.
         instance: InstanceId,
     },
-    /// It has imported Data since its start.
-    Imported {
+    /// Nothing is pending in it, or it has ended.
+    Finished {
         /// Instance.
         instance: InstanceId,
     },
-}
-
-impl Condition {
-    /// Returns whether the condition holds in what is observed.
-    pub fn holds(&self, observed: &Observed) -> bool {
-        let _ = observed;
-        matches!(self, Condition::Always)
-    }
-}
-
-/// Returns the digest of a graph in canonical form: two texts of the same graph have the same
-/// digest. A text that is not a graph has the digest of its bytes.
-pub fn graph_digest(text: &str) -> String {
-    crate::target::digest(&[text])
-}
-
-/// Returns the steps from what runs to the target.
-pub fn plan(target: &Target, observed: &Observed) -> Plan {
-    let _ = (target, observed);
-    Plan::default()
+    /// It has been sent more Data by imports than before.
+    Imported {
+        /// Instance.
+        instance: InstanceId,
+        /// Packets imported before the plan.
+        above: u64,
+    },
 }
 
 impl Plan {

@@ -1,0 +1,253 @@
+//! Puts elements against attacks into the graph of a document. The elements are named
+//! `defence-VERB-ELEMENT`; each belongs to the service of its element unless it is isolated.
+
+use super::ExpandError;
+use crate::document::Document;
+use crate::target::{Countermeasure, Decisions};
+use nw_element_api::Value;
+use nw_element_api::{Kind, Parameters, PortInfo};
+use nw_elements::catalogue::{self, Entry};
+use nw_graph_language::network::{Network, Service};
+use nw_graph_language::{Connection, Graph, Node, Position, Source, Target};
+
+/// Most names that one filter rejects.
+const NAMES_MAX: usize = 1024;
+
+/// Prefix of the names of elements that a defence adds.
+pub(super) const PREFIX: &str = "defence-";
+
+/// Returns the document's graph and network with all countermeasures.
+pub(super) fn apply(
+    document: &Document,
+    decisions: &Decisions,
+) -> Result<(Graph, Network), ExpandError> {
+    let mut graph = document.file.graph.clone();
+    let mut network = document.file.network.clone();
+    let mut errors = Vec::new();
+    for countermeasure in &decisions.countermeasures {
+        let done = match countermeasure {
+            Countermeasure::Verify { element, sample, is_isolated } => {
+                verify(&mut graph, &network, decisions, element, *sample)
+                    .map(|name| (name, element, *is_isolated))
+            }
+            Countermeasure::Filter { element, names } => {
+                filter(&mut graph, element, names).map(|name| (name, element, false))
+            }
+            Countermeasure::Limit { element, rate } => {
+                limit(&mut graph, element, *rate).map(|name| (name, element, false))
+            }
+        };
+        match done {
+            Ok((name, element, is_isolated)) => {
+                place(&graph, &mut network, name, element, is_isolated);
+            }
+            Err(error) => errors.push(error),
+        }
+    }
+    if errors.is_empty() { Ok((graph, network)) } else { Err(ExpandError(errors)) }
+}
+
+/// Puts a new element into the service of another one, or into one of its own on the same host.
+fn place(graph: &Graph, network: &mut Network, name: String, element: &str, is_isolated: bool) {
+    if network.is_empty() && !is_isolated {
+        return;
+    }
+    if network.is_empty() {
+        let members = graph.nodes.iter().filter(|node| node.name != name);
+        let members = members.map(|node| (node.name.clone(), Position::default())).collect();
+        let all = nw_graph_language::network::ALL;
+        network.services.push(service(all, None, members));
+    }
+    let owner = network.service_of(element).to_owned();
+    let member = (name.clone(), Position::default());
+    let host = network.host_of(&owner).map(|host| host.name.clone());
+    if is_isolated {
+        network.services.push(service(&name, host, vec![member]));
+        return;
+    }
+    match network.services.iter_mut().find(|service| service.name == owner) {
+        Some(service) => service.members.push(member),
+        None => {
+            let own = (element.to_owned(), Position::default());
+            network.services.push(service(&owner, None, vec![own, member]));
+        }
+    }
+}
+
+fn service(name: &str, host: Option<String>, members: Vec<(String, Position)>) -> Service {
+    Service {
+        name: name.to_owned(),
+        host,
+        quota_cores: None,
+        members,
+        position: Position::default(),
+    }
+}
+
+fn entry(name: &str) -> Result<&'static Entry, String> {
+    catalogue::find(name).ok_or_else(|| format!("the catalogue has no {name}"))
+}
+
+fn text(value: impl Into<String>) -> Value {
+    Value::Text(value.into())
+}
+
+/// Adds an element and returns its index.
+pub(super) fn add_node(
+    graph: &mut Graph,
+    name: String,
+    element: &str,
+    parameters: Vec<(&str, Value)>,
+) -> Result<usize, String> {
+    if graph.node_index(&name).is_some() {
+        return Err(format!("there are two elements {name:?}: rename the one of the document"));
+    }
+    let parameters = parameters.into_iter().map(|(name, value)| (name.to_owned(), value));
+    graph.nodes.push(Node {
+        name,
+        entry: entry(element)?,
+        parameters: Parameters(parameters.collect()),
+        parameter_positions: Vec::new(),
+        position: Position::default(),
+    });
+    Ok(graph.nodes.len() - 1)
+}
+
+fn node(graph: &Graph, element: &str) -> Result<usize, String> {
+    graph.node_index(element).ok_or_else(|| {
+        format!("a countermeasure concerns {element:?}, which the graph does not have")
+    })
+}
+
+/// Returns the index of the port that accepts or emits a kind, and no other kind if there are
+/// several.
+pub(super) fn port_of(ports: &[PortInfo], kind: Kind) -> Option<u8> {
+    let takes = |port: &&PortInfo| port.kinds.contains(&kind);
+    let narrow = ports.iter().filter(takes).min_by_key(|port| port.kinds.len())?;
+    ports.iter().position(|port| port.name == narrow.name).map(|at| at as u8)
+}
+
+fn connect(graph: &mut Graph, from: Source, to: Target) {
+    let known = graph.connections.iter().any(|known| known.from == from && known.to == to);
+    if !known {
+        graph.connections.push(Connection { from, to, position: Position::default() });
+    }
+}
+
+/// Puts an element with one input before the port of another one that accepts Data.
+fn insert_before_data(
+    graph: &mut Graph,
+    element: &str,
+    inserted: usize,
+    passed: &str,
+) -> Result<(), String> {
+    let at = node(graph, element)?;
+    let port = port_of(graph.nodes[at].entry.ins, Kind::Data)
+        .ok_or_else(|| format!("no Data enters {element:?}"))?;
+    let target = Target::Port(at, port);
+    for connection in &mut graph.connections {
+        if connection.to == target {
+            connection.to = Target::Port(inserted, 0);
+        }
+    }
+    let out = catalogue::port(graph.nodes[inserted].entry.outs, passed)
+        .ok_or_else(|| format!("no port {passed}"))?;
+    connect(graph, Source::Port(inserted, out), target);
+    Ok(())
+}
+
+/// Returns the name of the verifier of an element.
+pub(crate) fn verifier_name(element: &str) -> String {
+    format!("{PREFIX}verify-{element}")
+}
+
+fn verify(
+    graph: &mut Graph,
+    network: &Network,
+    decisions: &Decisions,
+    element: &str,
+    sample: f64,
+) -> Result<String, String> {
+    let mut anchors = Vec::new();
+    for anchor in &network.anchors {
+        let certificate = decisions.anchors.get(&anchor.file);
+        let missing = || format!("the anchor {:?} has not been read", anchor.file);
+        anchors.push(text(certificate.ok_or_else(missing)?.clone()));
+    }
+    let rules =
+        network.permissions.iter().map(|rule| text(format!("{} by {}", rule.names, rule.keys)));
+    let certificates = decisions.certificates.iter().map(|certificate| text(certificate.clone()));
+    let parameters = vec![
+        ("anchors", Value::List(anchors)),
+        ("certificates", Value::List(certificates.collect())),
+        ("rules", Value::List(rules.collect())),
+        ("sample", Value::Float(sample)),
+    ];
+    let name = verifier_name(element);
+    let inserted = add_node(graph, name.clone(), "signature_verifier", parameters)?;
+    insert_before_data(graph, element, inserted, "valid")?;
+    Ok(name)
+}
+
+fn filter(graph: &mut Graph, element: &str, names: &[String]) -> Result<String, String> {
+    let rules = names.iter().take(NAMES_MAX).map(|name| text(format!("deny {name}")));
+    let rules = Value::List(rules.collect());
+    let name = format!("{PREFIX}filter-{element}");
+    let inserted = add_node(graph, name.clone(), "name_filter", vec![("rules", rules)])?;
+    insert_before_data(graph, element, inserted, "passed")?;
+    Ok(name)
+}
+
+/// Puts a limiter after the port of an element by which Interests leave, and before the faces by
+/// which their replies leave.
+fn limit(graph: &mut Graph, element: &str, rate: u64) -> Result<String, String> {
+    let at = node(graph, element)?;
+    let out = port_of(graph.nodes[at].entry.outs, Kind::Interest)
+        .ok_or_else(|| format!("no Interest leaves {element:?}"))?;
+    let from = Source::Port(at, out);
+    let behind = reached(graph, from);
+    let name = format!("{PREFIX}limit-{element}");
+    let rate = Value::Integer(i64::try_from(rate).unwrap_or(i64::MAX));
+    let parameters = vec![("rate", rate), ("on_exceed", text("nack"))];
+    let limiter = add_node(graph, name.clone(), "rate_limiter", parameters)?;
+    let limiter_in = |graph: &Graph, kind| port_of(graph.nodes[limiter].entry.ins, kind);
+    let limiter_out = |graph: &Graph, kind| port_of(graph.nodes[limiter].entry.outs, kind);
+    let ports = |graph: &Graph, kind| Some((limiter_in(graph, kind)?, limiter_out(graph, kind)?));
+    let missing = || "a rate limiter takes and emits all kinds of packets".to_owned();
+    let interest = ports(graph, Kind::Interest).ok_or_else(missing)?;
+    for index in 0..graph.connections.len() {
+        let connection = graph.connections[index];
+        let Source::Port(source, port) = connection.from else { continue };
+        if connection.from == from {
+            graph.connections[index].to = Target::Port(limiter, interest.0);
+            connect(graph, Source::Port(limiter, interest.1), connection.to);
+        } else if behind.contains(&source) && connection.to == Target::Faces {
+            let kinds = graph.nodes[source].entry.outs[usize::from(port)].kinds;
+            if let [kind @ (Kind::Data | Kind::Nack)] = kinds {
+                let reply = ports(graph, *kind).ok_or_else(missing)?;
+                graph.connections[index].to = Target::Port(limiter, reply.0);
+            }
+        }
+    }
+    for kind in [Kind::Data, Kind::Nack] {
+        let reply = ports(graph, kind).ok_or_else(missing)?;
+        connect(graph, Source::Port(limiter, reply.1), Target::Faces);
+    }
+    Ok(name)
+}
+
+/// Returns the elements that Interests reach from a port.
+fn reached(graph: &Graph, from: Source) -> Vec<usize> {
+    let (mut nodes, mut sources) = (Vec::new(), vec![from]);
+    while let Some(from) = sources.pop() {
+        if let Some(Target::Port(node, _)) = graph.target_for(from, Kind::Interest)
+            && !nodes.contains(&node)
+        {
+            nodes.push(node);
+            let outs = graph.nodes[node].entry.outs.iter().enumerate();
+            let outs = outs.filter(|(_, port)| port.kinds.contains(&Kind::Interest));
+            sources.extend(outs.map(|(port, _)| Source::Port(node, port as u8)));
+        }
+    }
+    nodes
+}

@@ -21,10 +21,14 @@
 
 mod cgroup;
 mod docker;
+mod host_agent;
 mod process;
+mod remote;
 
 pub use docker::DockerEngine;
+pub use host_agent::HostAgent;
 pub use process::ProcessEngine;
+pub use remote::RemoteEngine;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

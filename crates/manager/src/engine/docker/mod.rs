@@ -311,6 +311,17 @@ impl Engine for DockerEngine {
         Ok(instances)
     }
 
+    fn find(
+        &self,
+        directory: &Path,
+        network: &str,
+        instance: &str,
+    ) -> Result<Option<EngineInstance>, EngineError> {
+        let container = self.container(directory, instance)?;
+        let found = container.and_then(|found| self.describe(directory, &found));
+        Ok(found.filter(|found| found.labels.network == network))
+    }
+
     fn logs(&self, directory: &Path, instance: &str, lines: usize) -> Result<String, EngineError> {
         match self.container(directory, instance)? {
             Some(container) => self.log_text(&container.id, lines),

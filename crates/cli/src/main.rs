@@ -27,6 +27,7 @@ mod keys;
 mod lab;
 mod logs;
 mod management;
+mod network;
 mod nfd;
 mod observe;
 mod options_page;
@@ -99,6 +100,7 @@ fn run_command(command: Command) -> Result<ExitCode> {
         Command::Openapi => observe::openapi(),
         Command::Balancer(verb) => balancer::balancer(&verb),
         Command::Service(verb) => service::service(&verb),
+        Command::Network(verb) => network::network(&verb),
         Command::Graph(verb) => graph::graph(&verb),
         Command::Bench(verb) => bench::bench(&verb),
         Command::Sim(verb) => sim::sim(&verb),

@@ -18,4 +18,7 @@ mod steps;
 pub mod store;
 mod world;
 
-pub use run::{Author, CommandError, FirstDocument, Handle, Manager, Options, StartError};
+pub use run::{
+    Author, CONTROL_SOCKET, CommandError, DOCUMENT_BYTES_MAX, FirstDocument, Handle, Manager,
+    Options, StartError,
+};

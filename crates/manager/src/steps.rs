@@ -304,7 +304,8 @@ fn condition_instance(condition: &Condition) -> Option<&InstanceId> {
         | Condition::Up { instance, .. }
         | Condition::Idle { instance, .. }
         | Condition::Leaving { instance }
-        | Condition::Imported { instance } => Some(instance),
+        | Condition::Finished { instance }
+        | Condition::Imported { instance, .. } => Some(instance),
     }
 }
 

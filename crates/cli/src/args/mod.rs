@@ -90,6 +90,9 @@ pub enum Command {
     /// Run one element, or a part of a graph, as a process of its own, and control such processes
     #[command(subcommand)]
     Service(crate::service::ServiceCommand),
+    /// Run a network of services as a graph file describes it: start, change, scale, heal
+    #[command(subcommand)]
+    Network(crate::network::NetworkCommand),
     /// Make several routers appear as one, behind a kernel balancer
     #[command(subcommand)]
     Balancer(crate::balancer::BalancerCommand),

@@ -30,6 +30,8 @@ pub enum ControlAddress {
     Service(PathBuf),
     /// Unix socket of a balancer.
     Balancer(PathBuf),
+    /// Unix socket of a network's manager.
+    Network(PathBuf),
     /// Host and port, and the token for authorization.
     Tcp(String, Option<String>),
 }
@@ -57,7 +59,8 @@ impl core::fmt::Display for ControlAddress {
         match self {
             ControlAddress::Unix(path)
             | ControlAddress::Service(path)
-            | ControlAddress::Balancer(path) => path.display().fmt(f),
+            | ControlAddress::Balancer(path)
+            | ControlAddress::Network(path) => path.display().fmt(f),
             ControlAddress::Tcp(authority, _) => write!(f, "http://{authority}"),
         }
     }
@@ -97,7 +100,8 @@ impl Stream {
         match address {
             ControlAddress::Unix(path)
             | ControlAddress::Service(path)
-            | ControlAddress::Balancer(path) => UnixStream::connect(path).map(Stream::Unix),
+            | ControlAddress::Balancer(path)
+            | ControlAddress::Network(path) => UnixStream::connect(path).map(Stream::Unix),
             ControlAddress::Tcp(authority, _) => TcpStream::connect(authority).map(Stream::Tcp),
         }
     }
@@ -157,10 +161,8 @@ pub fn request_with(
     stream.set_timeout(Some(TIMEOUT))?;
     let content = content.map(serde_json::Value::to_string).unwrap_or_default();
     let (host, token) = match address {
-        ControlAddress::Unix(_) | ControlAddress::Service(_) | ControlAddress::Balancer(_) => {
-            ("localhost", None)
-        }
         ControlAddress::Tcp(authority, token) => (authority.as_str(), token.as_deref()),
+        _ => ("localhost", None),
     };
     let verb = match method {
         Method::Get => "GET",
@@ -194,6 +196,7 @@ pub fn request_with(
     let server = match address {
         ControlAddress::Service(_) => "service",
         ControlAddress::Balancer(_) => "balancer",
+        ControlAddress::Network(_) => "manager",
         ControlAddress::Unix(_) | ControlAddress::Tcp(..) => "router",
     };
     let status = if code == 404 { Status::NotFound } else { Status::Refused };
@@ -255,6 +258,12 @@ fn describe_unreachable(address: &ControlAddress) -> String {
         return format!(
             "can't reach a balancer at {} (is it running? `nw balancer run` logs its control \
              socket; give that with --control)",
+            path.display()
+        );
+    }
+    if let ControlAddress::Network(path) = address {
+        return format!(
+            "can't reach the manager of a network at {} (is it running? `nw network up` starts it)",
             path.display()
         );
     }

@@ -38,11 +38,13 @@ fn wait_for(what: &str, condition: impl Fn() -> bool) {
 }
 
 fn spec(directory: &Path) -> InstanceSpec {
-    let near = directory.join("near.sock");
+    let [near, next] = ["near.sock", "next.sock"].map(|name| directory.join(name));
     let graph = format!(
-        "face near listens unix://{} local\ncs = content_store(mib = 4)\nfaces -> cs.interest\n\
-         faces -> cs.data\nfaces -> faces\ncs.hit -> faces\ncs.miss -> faces\ncs.data -> faces\n",
-        near.display()
+        "face near listens unix://{} local\nface next = unix://{} local default\n\
+         cs = content_store(mib = 4)\nfaces -> cs.interest\nfaces -> cs.data\nfaces -> faces\n\
+         cs.hit -> faces\ncs.miss -> faces\ncs.data -> faces\n",
+        near.display(),
+        next.display()
     );
     let labels = Labels {
         network: "net".to_owned(),

@@ -8,8 +8,9 @@ use nw_faces::{CloseReason, FaceError, FaceOptions, FaceStatus, FaceUri, Faces, 
 use std::fmt;
 use std::time::Duration;
 
-/// Pause before a face that could not be opened is tried again.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// First and longest pause before a face that could not be opened, or is down, is tried again; it
+/// doubles each time. Services that are started together find each other at once that way.
+pub(super) const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// Any local user may connect.
 const UNIX_SOCKET_MODE: u32 = 0o666;
 /// Shared memory is only for services of the same user.
@@ -25,6 +26,8 @@ pub(super) struct Endpoint {
     pub is_open: bool,
     /// The face to the peer.
     pub face: Option<FaceId>,
+    /// Failures since the face was last up.
+    failures: u32,
     /// True if an error was logged since the face was last up.
     warned: bool,
     /// True while the first connection is being established.
@@ -58,6 +61,7 @@ pub(super) fn endpoints(graph: &Graph) -> Result<Vec<Endpoint>, EndpointError> {
             is_listener,
             is_open: false,
             face: None,
+            failures: 0,
             warned: false,
             is_connecting: false,
         })
@@ -110,20 +114,26 @@ impl Endpoint {
     pub fn try_open(&mut self, now: Timestamp, faces: &mut Faces) -> Option<Timestamp> {
         let Err(error) = self.open(now, faces) else { return None };
         self.warn_once(&error);
-        Some(now + RETRY_PAUSE)
+        Some(now + self.next_pause())
     }
 
     /// Marks the face as closed. Returns when to open it again.
     pub fn mark_closed(&mut self, now: Timestamp, reason: &CloseReason) -> Timestamp {
         (self.is_open, self.face) = (false, None);
         self.warn_once(reason);
-        now + RETRY_PAUSE
+        now + self.next_pause()
+    }
+
+    fn next_pause(&mut self) -> Duration {
+        let pause = RETRY_PAUSES.0 * 2_u32.pow(self.failures.min(10));
+        self.failures = self.failures.saturating_add(1);
+        pause.min(RETRY_PAUSES.1)
     }
 
     /// Logs that the face is up; its next error is logged again.
     pub fn mark_up(&mut self) {
         tracing::info!(face = self.name, uri = %self.uri, "up");
-        self.warned = false;
+        (self.warned, self.failures) = (false, 0);
     }
 
     /// Logs that the face is down, unless it was never up.
@@ -135,7 +145,7 @@ impl Endpoint {
 
     fn warn_once(&mut self, why: &dyn fmt::Display) {
         if !std::mem::replace(&mut self.warned, true) {
-            tracing::warn!(face = self.name, uri = %self.uri, "not open, trying again every second: {why}");
+            tracing::warn!(face = self.name, uri = %self.uri, "not open, trying again: {why}");
         }
     }
 

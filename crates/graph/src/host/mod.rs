@@ -262,7 +262,9 @@ impl Host {
         let (key, seed) = random_key_and_seed().map_err(system("reading random bytes"))?;
         let engine =
             Engine::with_start_time(graph, key, seed, start_unix_ms).map_err(HostError::Faults)?;
-        let faces = Faces::new(FacesConfig::default(), epoll.as_fd())
+        let (reconnect_first, reconnect_max) = endpoints::RETRY_PAUSES;
+        let config = FacesConfig { reconnect_first, reconnect_max, ..FacesConfig::default() };
+        let faces = Faces::new(config, epoll.as_fd())
             .map_err(|error| HostError::Face { name: crate::model::FACES.to_owned(), error })?;
         let (sender, messages) = crossbeam_channel::bounded(MESSAGES_MAX);
         let events = Arc::new(EventLog::new(start_unix_ms));

@@ -2,6 +2,7 @@
 //! verbs talk to it over its control socket.
 
 mod change;
+mod hosts;
 mod locate;
 mod show;
 mod up;
@@ -125,6 +126,15 @@ pub enum NetworkCommand {
         #[command(flatten)]
         network: Network,
     },
+    /// Let the manager on another machine run services on this one, until Ctrl-C
+    ///
+    /// The agent dials the manager. Once, it is started with --enrol and the token that `nw network
+    /// host add` printed there; its certificate is renewed by itself. The network's folder has the
+    /// same path here as on the manager's machine.
+    Agent(hosts::Agent),
+    /// List, add and remove other machines that run services of the network
+    #[command(subcommand)]
+    Host(hosts::HostCommand),
     /// Print the OpenAPI document of the manager's control socket
     Openapi,
 }
@@ -178,6 +188,8 @@ pub fn network(action: &NetworkCommand) -> Result<ExitCode> {
         C::Events { network, past, json } => show::events(&network.address()?, *past, *json)?,
         C::Hold { network } => change::post(&network.address()?, "/v1/hold")?,
         C::Resume { network } => change::post(&network.address()?, "/v1/resume")?,
+        C::Agent(args) => return hosts::agent(args),
+        C::Host(action) => hosts::host(action)?,
         C::Openapi => outln!("{}", nw_manager::serve::document())?,
     }
     Ok(ExitCode::SUCCESS)

@@ -1,6 +1,7 @@
 //! `nw network up` and `down`: runs the manager and prints what it does.
 
 use super::Network;
+use super::hosts::HostOptions;
 use super::locate::{DocumentFile, check_name};
 use super::show::{print_event, print_plan_state};
 use crate::exit::Status;
@@ -43,6 +44,8 @@ pub struct Up {
         value_parser = clap::value_parser!(u64).range(100..=60_000)
     )]
     period_ms: u64,
+    #[command(flatten)]
+    hosts: HostOptions,
     /// Print one JSON object per event instead of text
     #[arg(long)]
     json: bool,
@@ -56,12 +59,15 @@ pub fn up(args: &Up) -> Result<ExitCode> {
     if args.detach {
         return detach(args, &name, &directory);
     }
+    let engines = args.hosts.engines()?;
+    let remote = args.hosts.listen(&directory)?;
     let options = Options {
         network: name,
         directory,
         program: std::env::current_exe().context("can't find the path of this program")?,
         period: Duration::from_millis(args.period_ms),
-        engines: Vec::new(),
+        engines,
+        remote,
     };
     let first = document.map(|document| FirstDocument {
         text: document.text,
@@ -154,7 +160,7 @@ fn detach(args: &Up, name: &str, directory: &Path) -> Result<ExitCode> {
     let mut command = Command::new(program);
     command.args(["network", "up", "--keep", "--name", name, "--directory"]);
     command.arg(args.network.folder()?).args(["--period-ms", &args.period_ms.to_string()]);
-    command.args(&args.file);
+    command.args(args.hosts.arguments()).args(&args.file);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
     let mut child = command.spawn().context("can't start the manager")?;
     let address = ControlAddress::Network(directory.join(CONTROL_SOCKET));

@@ -21,7 +21,9 @@ use std::env;
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Where Docker listens if the environment does not say otherwise.
@@ -44,6 +46,8 @@ const NETWORK_SCHEMES: [&str; 7] = ["tcp:", "tcp4:", "tcp6:", "udp", "ws:", "eth
 pub struct DockerEngine {
     socket: PathBuf,
     image: String,
+    /// Whether Docker has answered. Until then it may be missing, and has no instances.
+    is_known: AtomicBool,
 }
 
 impl DockerEngine {
@@ -64,7 +68,7 @@ impl DockerEngine {
                 )));
             }
         };
-        Ok(DockerEngine { socket: socket.into(), image })
+        Ok(DockerEngine { socket: socket.into(), image, is_known: AtomicBool::new(false) })
     }
 
     /// Sends a request. Statuses from 400 on are answers too.
@@ -75,8 +79,16 @@ impl DockerEngine {
         content: Option<&Value>,
         timeout: Duration,
     ) -> Result<Answer, EngineError> {
-        request(&self.socket, method, target, content, timeout)
-            .map_err(|error| unreachable(self.remedy(&error)))
+        let answer = request(&self.socket, method, target, content, timeout)
+            .map_err(|error| unreachable(self.remedy(&error)))?;
+        self.is_known.store(true, Relaxed);
+        Ok(answer)
+    }
+
+    /// Returns whether this process can't have started anything with Docker, as nothing listens at
+    /// its socket, or not for this user. A network without containers then needs no Docker.
+    fn is_missing(&self) -> bool {
+        !self.is_known.load(Relaxed) && UnixStream::connect(&self.socket).is_err()
     }
 
     fn remedy(&self, error: &io::Error) -> String {
@@ -97,7 +109,7 @@ impl DockerEngine {
     }
 
     /// Returns the containers with all of `labels`, running and ended.
-    fn find(&self, labels: &[(&str, &str)]) -> Result<Vec<Value>, EngineError> {
+    fn containers(&self, labels: &[(&str, &str)]) -> Result<Vec<Value>, EngineError> {
         let labels: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let filters = escape(&json!({ "label": labels }).to_string());
         let target = format!("/containers/json?all=1&filters={filters}");
@@ -115,7 +127,8 @@ impl DockerEngine {
         instance: &str,
     ) -> Result<Option<Container>, EngineError> {
         let directory = directory.display().to_string();
-        let found = self.find(&[(LABEL_DIRECTORY, &directory), (LABEL_INSTANCE, instance)])?;
+        let found =
+            self.containers(&[(LABEL_DIRECTORY, &directory), (LABEL_INSTANCE, instance)])?;
         let Some(id) = found.first().and_then(|item| item["Id"].as_str()) else { return Ok(None) };
         self.inspect(id)
     }
@@ -300,8 +313,11 @@ impl Engine for DockerEngine {
     }
 
     fn list(&self, directory: &Path, network: &str) -> Result<Vec<EngineInstance>, EngineError> {
+        if self.is_missing() {
+            return Ok(Vec::new());
+        }
         let text = directory.display().to_string();
-        let found = self.find(&[(LABEL_DIRECTORY, &text), (LABEL_NETWORK, network)])?;
+        let found = self.containers(&[(LABEL_DIRECTORY, &text), (LABEL_NETWORK, network)])?;
         let mut instances = Vec::new();
         for id in found.iter().filter_map(|item| item["Id"].as_str()) {
             let container = self.inspect(id)?;
@@ -317,6 +333,9 @@ impl Engine for DockerEngine {
         network: &str,
         instance: &str,
     ) -> Result<Option<EngineInstance>, EngineError> {
+        if self.is_missing() {
+            return Ok(None);
+        }
         let container = self.container(directory, instance)?;
         let found = container.and_then(|found| self.describe(directory, &found));
         Ok(found.filter(|found| found.labels.network == network))
@@ -442,14 +461,17 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     fn engine(socket: &Path) -> DockerEngine {
-        DockerEngine { socket: socket.to_owned(), image: "namewire:none".to_owned() }
+        let image = "namewire:none".to_owned();
+        DockerEngine { socket: socket.to_owned(), image, is_known: AtomicBool::new(false) }
     }
 
     #[test]
     fn engine_that_is_not_there_is_named_with_a_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("docker.sock");
-        let error = engine(&socket).list(folder.path(), "n").unwrap_err().to_string();
+        let engine = engine(&socket);
+        assert!(engine.list(folder.path(), "n").unwrap().is_empty());
+        let error = engine.logs(folder.path(), "cs", 1).unwrap_err().to_string();
         assert!(error.starts_with("the engine docker does not answer: nothing listens at /"));
         assert!(error.contains("DOCKER_HOST"), "{error}");
     }
@@ -467,9 +489,9 @@ mod tests {
                 stream.write_all(answer.as_bytes()).unwrap();
             }
         });
-        let error = engine(&socket).list(folder.path(), "n").unwrap_err().to_string();
+        let error = engine(&socket).logs(folder.path(), "cs", 1).unwrap_err().to_string();
         assert!(error.contains("is no HTTP server"), "{error}");
-        let error = engine(&socket).list(folder.path(), "n").unwrap_err().to_string();
+        let error = engine(&socket).logs(folder.path(), "cs", 1).unwrap_err().to_string();
         assert!(error.contains("Docker refused it"), "{error}");
         server.join().unwrap();
     }

@@ -2,7 +2,8 @@
 //!
 //! Invariant: what identifies a container are its labels, and its name follows from the directory
 //! and the instance, so a second start finds the first. The network's directory is mounted at its
-//! own path: link and control sockets have the same address inside and outside.
+//! own path: link and control sockets have the same address inside and outside. So are the folders
+//! of other sockets that the graph names, as those of applications.
 //!
 //! A container runs as the manager's user, without capabilities, with a read-only root. It has no
 //! network at all if its graph has only faces over Unix sockets and shared memory, and the host's
@@ -17,6 +18,7 @@ use super::{
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::io;
@@ -41,6 +43,9 @@ const LABEL_GRAPH_HASH: &str = "dev.namewire.graph-hash";
 const LABEL_DIRECTORY: &str = "dev.namewire.directory";
 /// Schemes of faces that need a network.
 const NETWORK_SCHEMES: [&str; 7] = ["tcp:", "tcp4:", "tcp6:", "udp", "ws:", "ether:", "dev:"];
+
+/// Schemes of faces whose addresses are paths of sockets.
+const SOCKET_SCHEMES: [&str; 2] = ["unix://", "shm://"];
 
 /// Runs instances as containers.
 pub struct DockerEngine {
@@ -181,13 +186,17 @@ impl DockerEngine {
         let labels = &spec.labels;
         let user = (rustix::process::geteuid(), rustix::process::getegid());
         let quota = spec.quota.map_or(json!({}), quota_document);
+        let folders = outside_folders(&spec.graph, &spec.directory);
+        let mounts = folders.iter().map(|folder| format!("{folder}:{folder}"));
+        let mounts: Vec<_> = mounts.chain([format!("{directory}:{directory}")]).collect();
+        let temporary = if folders.contains("/tmp") { json!({}) } else { json!({ "/tmp": "" }) };
         let mut host = json!({
-            "Binds": [format!("{directory}:{directory}")],
+            "Binds": mounts,
             "NetworkMode": if needs_network(&spec.graph) { "host" } else { "none" },
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges"],
             "ReadonlyRootfs": true,
-            "Tmpfs": { "/tmp": "" },
+            "Tmpfs": temporary,
             // The manager starts it again: it knows whether the instance is still wanted.
             "RestartPolicy": { "Name": "no" },
             "LogConfig": {
@@ -435,11 +444,29 @@ fn quota_document(quota: f64) -> Value {
     json!({ "CpuPeriod": PERIOD_US as u64, "CpuQuota": quota_us })
 }
 
+/// Returns the lines of a graph that make faces, without comments.
+fn face_lines(graph: &str) -> impl Iterator<Item = &str> {
+    let lines = graph.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    lines.filter(|line| line.starts_with("face "))
+}
+
 /// Returns whether a graph has faces other than Unix sockets and shared memory.
 fn needs_network(graph: &str) -> bool {
-    let lines = graph.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
-    let mut faces = lines.filter(|line| line.starts_with("face "));
-    faces.any(|line| NETWORK_SCHEMES.iter().any(|scheme| line.contains(scheme)))
+    face_lines(graph).any(|line| NETWORK_SCHEMES.iter().any(|scheme| line.contains(scheme)))
+}
+
+/// Returns the folders of sockets that are not in the network's directory, such as those of
+/// applications: they must be visible in the container.
+fn outside_folders(graph: &str, directory: &Path) -> BTreeSet<String> {
+    let words = face_lines(graph).flat_map(str::split_whitespace);
+    let paths = words.filter_map(|word| {
+        SOCKET_SCHEMES.iter().find_map(|scheme| word.strip_prefix(scheme)).map(Path::new)
+    });
+    let folders = paths.filter_map(Path::parent);
+    let outside = folders.filter(|folder| {
+        folder.is_absolute() && folder.parent().is_some() && !folder.starts_with(directory)
+    });
+    outside.filter_map(Path::to_str).map(str::to_owned).collect()
 }
 
 /// Joins the frames of standard output and error: 4 bytes that tell which, 4 bytes of length.
@@ -510,6 +537,15 @@ mod tests {
         assert!(!needs_network("face a listens unix:///x\nface b = shm:///y # tcp4://z\n"));
         assert!(needs_network("cs = content_store\nface b = udp4://192.0.2.1:6363\n"));
         assert!(!needs_network("nr = name_router(routes = [\"/udp up\"])\n"));
+    }
+
+    #[test]
+    fn folders_of_sockets_outside_are_mounted() {
+        let graph = "face a listens unix:///tmp/a.sock local # unix:///no/b\n\
+                     face b = unix:///run/nw/n/l/x.sock\nface c = shm:///srv/s/c\n\
+                     face d = unix:///e.sock\n";
+        let folders = outside_folders(graph, Path::new("/run/nw/n"));
+        assert_eq!(folders.into_iter().collect::<Vec<_>>(), ["/srv/s", "/tmp"]);
     }
 
     #[test]

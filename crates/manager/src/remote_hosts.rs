@@ -31,9 +31,9 @@ impl RemoteHosts {
         engine.clone()
     }
 
-    /// Returns whether a host has enrolled.
-    pub fn is_enrolled(&self, host: &str) -> bool {
-        self.hub.hosts().iter().any(|status| status.name == host && status.is_enrolled)
+    /// Returns whether a host has enrolled, or has a token to do so.
+    pub fn is_known(&self, host: &str) -> bool {
+        self.hub.hosts().iter().any(|status| status.name == host)
     }
 
     /// Returns the engines of all hosts whose agents are connected.

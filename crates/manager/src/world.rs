@@ -146,9 +146,9 @@ impl World {
                  its agent can connect"
             ));
         };
-        (!remote.is_enrolled(host)).then(|| {
+        (!remote.is_known(host)).then(|| {
             format!(
-                "host {host} is not enrolled: `nw network host add {host}` prints a token for \
+                "host {host} is unknown: `nw network host add {host}` prints a token for \
                  `nw network agent --enrol` there"
             )
         })

@@ -11,6 +11,7 @@ pub mod control;
 pub mod endpoints;
 pub mod forward;
 pub mod idle;
+pub mod manager;
 mod netns;
 pub mod process;
 pub mod relay;

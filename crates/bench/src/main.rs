@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
 use nw_bench::{
-    balancer, cluster, control, endpoints, forward, idle, relay, report, services, shards, sim,
-    table_rows, transfer, udp_baseline, verify, veth,
+    balancer, cluster, control, endpoints, forward, idle, manager, relay, report, services, shards,
+    sim, table_rows, transfer, udp_baseline, verify, veth,
 };
 use nw_name::Name;
 use nw_traffic::machine::Machine;
@@ -165,6 +165,7 @@ const ROWS: &[&str] = &[
     "cluster/multicast",
     "cluster/failover",
     "balancer/xdp",
+    "manager/plan",
 ];
 
 fn main() -> Result<ExitCode> {
@@ -252,6 +253,7 @@ fn run(
             Some("verify") => verify::run(row),
             Some("control") => control::run(row)?,
             Some("balancer") => balancer::run(row)?,
+            Some("manager") => manager::run(row)?,
             _ => table_rows::run(row),
         });
     }

@@ -364,3 +364,51 @@ impl Network {
 
 /// Name of the only service of a file without network statements.
 pub const ALL: &str = "all";
+
+/// Returns whether replies find their way through a graph by labels: no element has a pending
+/// Interest table.
+pub fn is_stateless(graph: &Graph) -> bool {
+    !graph.nodes.iter().any(|node| node.entry.tracks_pending)
+}
+
+/// Most steps of the search for long paths; larger networks are searched in part.
+const STEPS_MAX: usize = 200_000;
+
+/// Returns a path across more than [`STATELESS_SERVICES_MAX`] services by labels, if there is one.
+/// `edges` has, by service, the services that Interests go to.
+pub fn overlong_label_path(is_stateless: &[bool], edges: &[Vec<usize>]) -> Option<Vec<usize>> {
+    let mut steps = 0;
+    for start in (0..is_stateless.len()).filter(|at| is_stateless[*at]) {
+        let mut path = vec![start];
+        if extend(is_stateless, edges, &mut path, &mut steps) {
+            return Some(path);
+        }
+    }
+    None
+}
+
+/// Extends a path by stateless services until it is too long. Returns whether it is.
+fn extend(
+    is_stateless: &[bool],
+    edges: &[Vec<usize>],
+    path: &mut Vec<usize>,
+    steps: &mut usize,
+) -> bool {
+    if path.len() > STATELESS_SERVICES_MAX {
+        return true;
+    }
+    for next in &edges[path[path.len() - 1]] {
+        *steps += 1;
+        if *steps > STEPS_MAX {
+            return false;
+        }
+        if is_stateless[*next] && !path.contains(next) {
+            path.push(*next);
+            if extend(is_stateless, edges, path, steps) {
+                return true;
+            }
+            path.pop();
+        }
+    }
+    false
+}

@@ -39,11 +39,28 @@ struct Placement {
 /// face that is not named belongs to the service of the element its packets enter.
 ///
 /// # Errors
-/// Everything that is wrong with the partition.
+/// Everything that is wrong with the partition, and everything that keeps a part from running.
 pub fn partition(
     graph: &Graph,
     services: &[(String, Vec<String>)],
 ) -> Result<Vec<Part>, Vec<Problem>> {
+    let parts = split(graph, services)?;
+    let mut problems = Vec::new();
+    for part in &parts {
+        problems.extend(check::check(&part.graph).into_iter().map(|problem| {
+            let message = format!("service {} can't run: {}", part.name, problem.message);
+            Problem { message, ..problem }
+        }));
+    }
+    if problems.is_empty() { Ok(parts) } else { Err(problems) }
+}
+
+/// Partitions a graph as [`partition`] does, but does not check whether the parts can run: checking
+/// builds every element.
+///
+/// # Errors
+/// Everything that is wrong with the partition.
+pub fn split(graph: &Graph, services: &[(String, Vec<String>)]) -> Result<Vec<Part>, Vec<Problem>> {
     let mut problems = Vec::new();
     let placement = placement(graph, services, &mut problems);
     if !problems.is_empty() {
@@ -53,16 +70,8 @@ pub fn partition(
     if !problems.is_empty() {
         return Err(problems);
     }
-    let parts =
-        (0..services.len()).map(|service| build_part(graph, services, &placement, &links, service));
-    let parts: Vec<Part> = parts.collect();
-    for part in &parts {
-        problems.extend(check::check(&part.graph).into_iter().map(|problem| {
-            let message = format!("service {} can't run: {}", part.name, problem.message);
-            Problem { message, ..problem }
-        }));
-    }
-    if problems.is_empty() { Ok(parts) } else { Err(problems) }
+    let build = |service| build_part(graph, services, &placement, &links, service);
+    Ok((0..services.len()).map(build).collect())
 }
 
 /// A problem without a position in a file.

@@ -33,6 +33,33 @@ fn examples_drawn_as_stored() {
     }
 }
 
+#[test]
+fn example_networks_drawn_as_stored() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for name in ["chain", "campus", "edge"] {
+        let path = here.join(format!("../../examples/networks/{name}.graph"));
+        let text = fs::read_to_string(path).expect("text");
+        let file = GraphFile::read(name, &text).unwrap_or_else(|problems| panic!("{problems}"));
+        let text = draw::services_terminal(&file).expect("a network").expect("small enough");
+        let svg = draw::services_svg(&file).expect("a network").expect("small enough");
+        let mermaid = draw::services_mermaid(&file).expect("a network");
+        for (ending, drawn) in [("txt", text), ("mmd", mermaid), ("svg", svg)] {
+            let path = here.join(format!("tests/drawings/network_{name}.{ending}"));
+            if std::env::var_os("NW_RENEW").is_some() {
+                fs::write(&path, &drawn).expect("written");
+            }
+            let known = fs::read_to_string(&path).expect("a drawing");
+            let path = path.display();
+            assert_eq!(
+                drawn, known,
+                "{path} is drawn differently: inspect it, then run with NW_RENEW=1"
+            );
+        }
+    }
+    let (plain, _) = GraphFile::parse("face a = udp4://192.0.2.1:6363\n");
+    assert!(draw::services_terminal(&plain).is_none(), "no network, no drawing of one");
+}
+
 /// Every connection is drawn and ends at its port.
 #[test]
 fn every_connection_drawn_to_its_port() {

@@ -113,3 +113,146 @@ pub fn push_order(old: &NextHops, new: &NextHops) -> Vec<Vec<usize>> {
     }
     order
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Builds a network of routers from a bit per pair, each link with a cost of 1 or 2.
+    fn network(routers: usize, edges: u32) -> RouteNetwork {
+        let mut network = RouteNetwork::new(routers);
+        for (at, (from, to)) in pairs(routers).enumerate() {
+            if edges & 1 << at != 0 {
+                let faces = (to.to_string(), from.to_string());
+                network.link((from, &faces.0), (to, &faces.1), 1 + (at as u64 % 2));
+            }
+        }
+        network
+    }
+
+    fn pairs(routers: usize) -> impl Iterator<Item = (usize, usize)> {
+        (0..routers).flat_map(move |to| (0..to).map(move |from| (from, to)))
+    }
+
+    fn next_hops(network: &RouteNetwork, origins: &[usize]) -> NextHops {
+        let origins: Vec<Origin> =
+            origins.iter().map(|site| Origin { site: *site, cost: 0 }).collect();
+        let mut hops = NextHops::new();
+        for (router, faces) in network.hops(&origins).into_iter().enumerate() {
+            let to = faces.iter().map(|(face, _)| face.parse::<usize>().ok());
+            let own = origins.iter().any(|origin| origin.site == router).then_some(None);
+            let all: BTreeSet<Option<usize>> = to.chain(own).collect();
+            if !all.is_empty() {
+                hops.insert(router, all);
+            }
+        }
+        hops
+    }
+
+    /// Returns whether an Interest reaches an origin from a router, whichever next hops are used.
+    fn arrives(hops: &NextHops, router: usize, path: &mut Vec<usize>) -> bool {
+        let Some(next) = hops.get(&router).filter(|_| !path.contains(&router)) else {
+            return false;
+        };
+        path.push(router);
+        let all = next.iter().all(|next| next.is_none_or(|next| arrives(hops, next, path)));
+        path.pop();
+        all
+    }
+
+    /// Checks all states that the routers can be in while a change is pushed in groups, each router
+    /// of a group before or after the others. Returns the number of states.
+    fn check_all_interleavings(old: &NextHops, new: &NextHops, routers: usize) -> usize {
+        let stays: Vec<usize> = (0..routers)
+            .filter(|router| {
+                arrives(old, *router, &mut Vec::new()) && arrives(new, *router, &mut Vec::new())
+            })
+            .collect();
+        let mut states = 0;
+        let mut done: BTreeSet<usize> = BTreeSet::new();
+        let order = push_order(old, new);
+        for group in &order {
+            for subset in 0..1u32 << group.len() {
+                let pushed = |router: &usize| {
+                    let at = group.iter().position(|other| other == router);
+                    done.contains(router) || at.is_some_and(|at| subset & 1 << at != 0)
+                };
+                let mut hops = NextHops::new();
+                for router in 0..routers {
+                    let from = if pushed(&router) { new } else { old };
+                    if let Some(next) = from.get(&router) {
+                        hops.insert(router, next.clone());
+                    }
+                }
+                for router in &stays {
+                    assert!(
+                        arrives(&hops, *router, &mut Vec::new()),
+                        "from router {router} with {hops:?}, while {old:?} becomes {new:?} in the order {order:?}"
+                    );
+                }
+                states += 1;
+            }
+            done.extend(group);
+        }
+        for router in 0..routers {
+            let is_changed = old.get(&router) != new.get(&router);
+            assert_eq!(is_changed, done.contains(&router), "router {router} of {order:?}");
+        }
+        states
+    }
+
+    /// Every network of up to five routers, every place of a producer before and after.
+    #[test]
+    fn producer_moves_no_interleaving_has_a_black_hole() {
+        let mut states = 0;
+        for routers in 2..=5 {
+            for edges in 0..1u32 << pairs(routers).count() {
+                let network = network(routers, edges);
+                for from in 0..routers {
+                    let old = next_hops(&network, &[from]);
+                    for to in (0..routers).filter(|to| *to != from) {
+                        let new = next_hops(&network, &[to]);
+                        states += check_all_interleavings(&old, &new, routers);
+                    }
+                }
+            }
+        }
+        assert!(states > 10_000, "{states}");
+    }
+
+    /// Every network of up to five routers, and a link that comes or goes; a second producer, and
+    /// one that leaves.
+    #[test]
+    fn link_and_second_producer_no_interleaving_has_a_black_hole() {
+        let mut states = 0;
+        for routers in 2..=5 {
+            let links = pairs(routers).count();
+            for edges in 0..1u32 << links {
+                let before = next_hops(&network(routers, edges), &[0]);
+                for changed in 0..links {
+                    let after = next_hops(&network(routers, edges ^ 1 << changed), &[0]);
+                    states += check_all_interleavings(&before, &after, routers);
+                }
+                let two = next_hops(&network(routers, edges), &[0, routers - 1]);
+                states += check_all_interleavings(&before, &two, routers);
+                states += check_all_interleavings(&two, &before, routers);
+                states += check_all_interleavings(&NextHops::new(), &two, routers);
+                states += check_all_interleavings(&two, &NextHops::new(), routers);
+            }
+        }
+        assert!(states > 10_000, "{states}");
+    }
+
+    #[test]
+    fn next_hops_lead_nearer_and_cheapest_is_first() {
+        let mut network = RouteNetwork::new(4);
+        network.link((0, "a"), (1, "a"), 1);
+        network.link((0, "b"), (2, "b"), 5);
+        network.link((1, "c"), (3, "c"), 1);
+        network.link((2, "d"), (3, "d"), 1);
+        let hops = network.hops(&[Origin { site: 3, cost: 10 }]);
+        assert_eq!(hops[0], [("a".to_owned(), 12), ("b".to_owned(), 16)]);
+        assert_eq!(hops[1], [("c".to_owned(), 11)]);
+        assert_eq!(hops[3], []);
+    }
+}

@@ -158,6 +158,20 @@ pub enum Countermeasure {
     },
 }
 
+impl Countermeasure {
+    /// Returns the name of the element that it adds to the graph.
+    pub fn element_name(&self) -> String {
+        match self {
+            Countermeasure::Verify { element, .. } => format!("{DEFENCE_PREFIX}verify-{element}"),
+            Countermeasure::Filter { element, .. } => format!("{DEFENCE_PREFIX}filter-{element}"),
+            Countermeasure::Limit { element, .. } => format!("{DEFENCE_PREFIX}limit-{element}"),
+        }
+    }
+}
+
+/// Prefix of the names of elements that countermeasures add.
+pub const DEFENCE_PREFIX: &str = "defence-";
+
 /// A prefix that a producer registered at a name router.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Registration {

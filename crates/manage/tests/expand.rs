@@ -1,13 +1,24 @@
-//! Documents to targets: the example networks, scaled and defended; every graph text must run.
+//! Documents to targets: the example networks, scaled, defended and changed. Every graph text must
+//! be one that a service accepts.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use nw_graph_language::GraphFile;
-use nw_manage::target::{Countermeasure, Decisions, Registration};
+use nw_manage::target::{Countermeasure, Decisions, Origin, Registration};
 use nw_manage::{Document, InstanceId, Target, expand};
+use nw_name::Name;
+use nw_trust::certificate::self_signed;
+use nw_trust::{Key, KeyKind, Validity};
+use std::collections::BTreeMap;
 use std::path::Path;
 
+fn file(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    std::fs::read_to_string(path).expect("text")
+}
+
 fn example(name: &str) -> Document {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/networks");
-    let text = std::fs::read_to_string(path.join(format!("{name}.graph"))).expect("text");
+    let text = file(&format!("examples/networks/{name}.graph"));
     Document::read(name, name, &text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
@@ -26,15 +37,183 @@ fn replicas(counts: &[(&str, u32)]) -> Decisions {
     Decisions { replicas, ..Decisions::default() }
 }
 
+fn graph_of<'a>(target: &'a Target, name: &str) -> &'a str {
+    let found = target.instances.iter().find(|instance| instance.id.name == name);
+    &found.unwrap_or_else(|| panic!("{name} is in {:?}", names(target))).graph
+}
+
+fn names(target: &Target) -> Vec<&str> {
+    target.instances.iter().map(|instance| instance.id.name.as_str()).collect()
+}
+
 #[test]
-fn show() {
-    for name in ["chain", "campus"] {
-        let document = example(name);
-        for counts in [vec![], vec![("br", 2), ("br1", 2)]] {
-            let target = expanded(&document, &replicas(&counts));
-            for instance in &target.instances {
-                println!("== {} depth {}\n{}", instance.id, instance.depth, instance.graph);
+fn one_sender_spreads_in_its_own_process() {
+    let target = expanded(&example("chain"), &replicas(&[("br", 2)]));
+    assert_eq!(names(&target), ["br~1", "br~2", "front~1", "nr~1"]);
+    let front = graph_of(&target, "front~1");
+    assert!(front.contains("balance-br = strategy_forwarder"), "{front}");
+    assert!(front.contains("cs.miss -> balance-br.interest"), "{front}");
+    assert_eq!(target.links.len(), 4);
+}
+
+#[test]
+fn several_senders_share_a_forwarder_service() {
+    let target = expanded(&example("campus"), &replicas(&[("br1", 3)]));
+    let forwarders: Vec<&str> = target
+        .instances
+        .iter()
+        .filter(|instance| instance.origin == Origin::Scaling)
+        .map(|instance| instance.id.name.as_str())
+        .collect();
+    assert_eq!(forwarders, ["balance-br1-2~1", "balance-br1~1"]);
+}
+
+#[test]
+fn replicas_beyond_bounds_clamped() {
+    let target = expanded(&example("chain"), &replicas(&[("br", 99), ("nr", 5)]));
+    let count =
+        |service: &str| target.instances.iter().filter(|one| one.service == service).count();
+    assert_eq!((count("br"), count("nr")), (3, 1));
+}
+
+/// Over many targets of one network: a face name never stands for two addresses.
+#[test]
+fn face_name_never_used_for_two_addresses() {
+    let mut known: BTreeMap<(String, String), String> = BTreeMap::new();
+    let mut add = |target: &Target| {
+        for instance in &target.instances {
+            let (file, _) = GraphFile::parse(&instance.graph);
+            for face in file.graph.faces {
+                let uri = face.uri.expect("an address");
+                let key = (instance.id.to_string(), face.name);
+                let before = known.entry(key.clone()).or_insert_with(|| uri.clone());
+                assert_eq!(*before, uri, "{key:?}");
             }
         }
+    };
+    let campus = example("campus");
+    let quick = |document: &Document, decisions: &Decisions| {
+        expand(document, decisions, Path::new("/run/nw/net")).expect("a target")
+    };
+    for (one, two) in [(1, 1), (2, 1), (3, 2), (2, 3)] {
+        add(&quick(&campus, &replicas(&[("br1", one), ("br2", two)])));
     }
+    let text = file("examples/networks/campus.graph");
+    for (old, new) in [
+        ("ports=16400..16499", "ports=17400..17499"),
+        ("unix:///tmp/nw-campus-archive.sock", "unix:///tmp/other.sock"),
+        ("over tcp", "over udp"),
+        ("service br1 on library", "service br1 on core"),
+    ] {
+        let text = text.replace(old, new);
+        let document = Document::read("campus", "campus", &text).expect("a good document");
+        add(&quick(&document, &replicas(&[("br1", 2)])));
+    }
+}
+
+#[test]
+fn registration_reaches_all_name_routers() {
+    let registration = Registration {
+        instance: InstanceId { name: "nr2~1".to_owned(), host: "laboratory".to_owned() },
+        element: "nr2".to_owned(),
+        prefix: "/new".to_owned(),
+        cost: 0,
+    };
+    let decisions = Decisions { registrations: vec![registration], ..Decisions::default() };
+    let target = expanded(&example("campus"), &decisions);
+    assert!(graph_of(&target, "nr1~1").contains("\"/new library_core_"));
+    assert!(graph_of(&target, "core~1").contains("\"/new core_laboratory_"));
+    // The name router of the producer has the route itself.
+    assert!(!graph_of(&target, "nr2~1").contains("/new"));
+}
+
+/// The chain with a trust anchor.
+fn defended() -> (Document, Decisions) {
+    let mut text = file("examples/networks/chain.graph");
+    text.push_str(
+        "trust {\n  anchor \"site.cert\"\n  allow \"/site/<..>\" by \"/site/KEY/<..>\"\n}\n",
+    );
+    let document =
+        Document::read("chain", "chain", &text).unwrap_or_else(|problems| panic!("{problems}"));
+    let identity: Name = "/site".parse().expect("a name");
+    let key = Key::generate(KeyKind::Ed25519, identity.as_ref()).expect("a key");
+    let validity = Validity { not_before_s: 0, not_after_s: 4_000_000_000 };
+    let certificate = STANDARD.encode(self_signed(&key, 1, validity).expect("a certificate"));
+    let anchors = [("site.cert".to_owned(), certificate)].into();
+    (document, Decisions { anchors, ..Decisions::default() })
+}
+
+fn verify(element: &str, is_isolated: bool) -> Countermeasure {
+    Countermeasure::Verify { element: element.to_owned(), sample: 1.0, is_isolated }
+}
+
+#[test]
+fn verifier_inserted_in_process_and_isolated() {
+    let (document, mut decisions) = defended();
+    decisions.countermeasures = vec![verify("cs", false)];
+    let target = expanded(&document, &decisions);
+    let front = graph_of(&target, "front~1");
+    assert!(front.contains("defence-verify-cs.valid -> cs.data"), "{front}");
+    assert!(front.contains("rules = [\"/site/<..> by /site/KEY/<..>\"]"), "{front}");
+    assert_eq!(names(&target), ["br~1", "front~1", "nr~1"]);
+    decisions.countermeasures = vec![verify("cs", true)];
+    let target = expanded(&document, &decisions);
+    let own = graph_of(&target, "defence-verify-cs~1");
+    assert!(own.contains("defence-verify-cs = signature_verifier"), "{own}");
+    // Moved one element towards the source.
+    decisions.countermeasures = vec![verify("cs", false), verify("br", false)];
+    let target = expanded(&document, &decisions);
+    assert!(graph_of(&target, "br~1").contains("defence-verify-br.valid -> br.data"));
+}
+
+#[test]
+fn filter_and_limiter_inserted() {
+    let (document, mut decisions) = defended();
+    let names = vec!["/site/a/1".to_owned()];
+    decisions.countermeasures = vec![
+        verify("cs", false),
+        Countermeasure::Filter { element: "cs".to_owned(), names },
+        Countermeasure::Limit { element: "pd".to_owned(), rate: 50 },
+    ];
+    let target = expanded(&document, &decisions);
+    let front = graph_of(&target, "front~1");
+    for line in [
+        "defence-filter-cs = name_filter(rules = [\"deny /site/a/1\"])",
+        "pd.interest -> defence-limit-pd.interest",
+        "defence-limit-pd.interest -> cs.interest",
+        "cs.hit -> defence-limit-pd.data",
+        "defence-limit-pd.data -> faces",
+    ] {
+        assert!(front.contains(line), "{line} is not in\n{front}");
+    }
+}
+
+#[test]
+fn countermeasure_for_unknown_element_refused_with_reason() {
+    let (document, mut decisions) = defended();
+    decisions.countermeasures = vec![verify("nobody", false)];
+    let error = expand(&document, &decisions, Path::new("/run/nw")).expect_err("no such element");
+    assert!(error.to_string().contains("\"nobody\""), "{error}");
+    decisions.countermeasures = vec![verify("cs", false)];
+    decisions.anchors.clear();
+    let error = expand(&document, &decisions, Path::new("/run/nw")).expect_err("no anchor");
+    assert!(error.to_string().contains("\"site.cert\" has not been read"), "{error}");
+}
+
+#[test]
+fn file_without_network_statements_is_one_service() {
+    let text = file("examples/graphs/standard.graph");
+    let document = Document::read("standard", "standard", &text).expect("a good document");
+    let target = expanded(&document, &Decisions::default());
+    assert_eq!(names(&target), ["all~1"]);
+    assert_eq!(target.hosts.len(), 1);
+    assert!(target.links.is_empty());
+}
+
+#[test]
+fn long_folder_refused_with_advice() {
+    let folder = format!("/{}", "long".repeat(30));
+    let error = expand(&example("chain"), &Decisions::default(), Path::new(&folder));
+    let error = error.expect_err("too long").to_string();
+    assert!(error.contains("use a folder with a shorter path"), "{error}");
 }

@@ -211,10 +211,14 @@ fn split(path: &Path, into: &Path, services: &[String], links: Links) -> Result<
 
 fn draw_file(path: &Path, svg: Option<&Path>, mermaid: bool) -> Result<ExitCode> {
     let (file, problems) = GraphFile::examine(&text_of(path)?);
+    // A network is drawn as its services; on a terminal its elements follow.
     let drawn = match (svg, mermaid) {
-        (Some(_), _) => draw::svg(&file.graph)?,
-        (None, true) => draw::mermaid(&file.graph),
-        (None, false) => draw::terminal(&file.graph)?,
+        (Some(_), _) => draw::services_svg(&file).unwrap_or_else(|| draw::svg(&file.graph))?,
+        (None, true) => draw::services_mermaid(&file).unwrap_or_else(|| draw::mermaid(&file.graph)),
+        (None, false) => match draw::services_terminal(&file) {
+            Some(services) => format!("{}\n{}", services?, draw::terminal(&file.graph)?),
+            None => draw::terminal(&file.graph)?,
+        },
     };
     match svg {
         Some(to) if to != Path::new("-") => {

@@ -10,8 +10,9 @@ use nw_name::Name;
 use nw_trust::pattern::Pattern;
 use std::collections::BTreeMap;
 
-/// Returns all problems of the network part of a file whose graph has no problems.
-pub(crate) fn check_network(file: &GraphFile) -> Vec<Problem> {
+/// Returns all problems of the network part of a file. Services are checked only if the graph has no
+/// problem itself.
+pub(crate) fn check_network(file: &GraphFile, is_graph_good: bool) -> Vec<Problem> {
     let (graph, network) = (&file.graph, &file.network);
     if network.is_empty() {
         return Vec::new();
@@ -24,7 +25,7 @@ pub(crate) fn check_network(file: &GraphFile) -> Vec<Problem> {
     routes(graph, network, &mut problems);
     trust(network, &mut problems);
     defences(graph, network, &mut problems);
-    if problems.is_empty() {
+    if is_graph_good && problems.is_empty() {
         services::check(graph, network, &mut problems);
     }
     problems.sort();
@@ -238,7 +239,7 @@ pub(crate) fn has_routes(node: &Node) -> bool {
 fn routes(graph: &Graph, network: &Network, problems: &mut Vec<Problem>) {
     for route in &network.routes {
         if let Err(error) = route.prefix.parse::<Name>() {
-            let message = format!("`{}` is not a name: {error}", route.prefix);
+            let message = format!("route `{}`: {error}", route.prefix);
             problems.push(Problem::new(route.position, message, "write a prefix such as /video"));
         }
         let node = graph.nodes.iter().find(|node| node.name == route.element);

@@ -1,20 +1,17 @@
 //! Services of a network, each checked as the graph it will run, and the paths across them.
 
 use super::network::service_named;
-use crate::network::{Network, STATELESS_SERVICES_MAX};
+use crate::network::{Network, STATELESS_SERVICES_MAX, is_stateless, overlong_label_path};
 use crate::partition::{Part, partition};
 use crate::{Graph, Position, Problem, Target};
-use nw_element_api::Kind;
+use nw_element_api::{Kind, Value};
 use std::collections::BTreeSet;
-
-/// Most steps of the search for long paths; larger networks are searched in part.
-const STEPS_MAX: usize = 200_000;
 
 /// Reports services that can't run alone, links that can't be made, and paths that are too long or
 /// lead in a circle.
 pub(super) fn check(graph: &Graph, network: &Network, problems: &mut Vec<Problem>) {
     let groups = network.groups(graph);
-    let parts = match partition(graph, &groups) {
+    let parts = match partition(&without_static_routes(graph, network), &groups) {
         Ok(parts) => parts,
         Err(found) => return problems.extend(found),
     };
@@ -27,6 +24,21 @@ pub(super) fn check(graph: &Graph, network: &Network, problems: &mut Vec<Problem
     label_budget(network, &parts, &edges, problems);
     rings(network, &parts, problems);
     routes(network, &parts, problems);
+}
+
+/// Returns the graph without the routes that the parser added: those that do not fit are reported
+/// with their own position.
+fn without_static_routes(graph: &Graph, network: &Network) -> Graph {
+    let mut graph = graph.clone();
+    for node in &mut graph.nodes {
+        let own = network.routes.iter().filter(|route| route.element == node.name).count();
+        if let Some((_, Value::List(list))) =
+            node.parameters.0.iter_mut().find(|(name, _)| name == "routes")
+        {
+            list.truncate(list.len().saturating_sub(own));
+        }
+    }
+    graph
 }
 
 /// Returns the position of a service in the file: of its line, else of its first element.
@@ -152,11 +164,6 @@ fn edges(network: &Network, parts: &[Part]) -> Vec<Vec<usize>> {
     edges.into_iter().map(|others| others.into_iter().collect()).collect()
 }
 
-/// Returns whether replies find their way through a part by labels.
-fn is_stateless(part: &Part) -> bool {
-    !part.graph.nodes.iter().any(|node| node.entry.tracks_pending)
-}
-
 /// Reports a path across more services with return labels than a token has room for.
 fn label_budget(
     network: &Network,
@@ -164,44 +171,19 @@ fn label_budget(
     edges: &[Vec<usize>],
     problems: &mut Vec<Problem>,
 ) {
-    let mut steps = 0;
-    for start in (0..parts.len()).filter(|at| is_stateless(&parts[*at])) {
-        let mut path = vec![start];
-        if extend(parts, edges, &mut path, &mut steps) {
-            let names: Vec<&str> = path.iter().map(|at| parts[*at].name.as_str()).collect();
-            problems.push(Problem::new(
-                position(network, &parts[start]),
-                format!(
-                    "{} services in a row without a pending Interest table: {}; replies find their way across at most {STATELESS_SERVICES_MAX}",
-                    path.len(),
-                    names.join(" -> ")
-                ),
-                "put two of them into one service, or a backward_router in between",
-            ));
-            return;
-        }
+    let is_stateless: Vec<bool> = parts.iter().map(|part| is_stateless(&part.graph)).collect();
+    if let Some(path) = overlong_label_path(&is_stateless, edges) {
+        let names: Vec<&str> = path.iter().map(|at| parts[*at].name.as_str()).collect();
+        problems.push(Problem::new(
+            position(network, &parts[path[0]]),
+            format!(
+                "{} services in a row without a pending Interest table: {}; replies find their way across at most {STATELESS_SERVICES_MAX}",
+                path.len(),
+                names.join(" -> ")
+            ),
+            "put two of them into one service, or a backward_router in between",
+        ));
     }
-}
-
-/// Extends a path by stateless parts until it is too long. Returns whether it is.
-fn extend(parts: &[Part], edges: &[Vec<usize>], path: &mut Vec<usize>, steps: &mut usize) -> bool {
-    if path.len() > STATELESS_SERVICES_MAX {
-        return true;
-    }
-    for next in &edges[path[path.len() - 1]] {
-        *steps += 1;
-        if *steps > STEPS_MAX {
-            return false;
-        }
-        if is_stateless(&parts[*next]) && !path.contains(next) {
-            path.push(*next);
-            if extend(parts, edges, path, steps) {
-                return true;
-            }
-            path.pop();
-        }
-    }
-    false
 }
 
 /// Reports joined faces that close a ring of services in which nothing detects loops.

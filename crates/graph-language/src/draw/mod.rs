@@ -6,16 +6,18 @@
 //! | `route.rs` | a path around boxes for every connection, on a grid of characters |
 //! | `terminal.rs`, `svg.rs` | the grid as text and as a picture |
 //! | `mermaid.rs` | a flow chart for Mermaid to draw |
+//! | `services.rs` | the services of a network as boxes |
 
 mod layout;
 mod mermaid;
 mod route;
+mod services;
 mod svg;
 mod terminal;
 
-pub use mermaid::mermaid;
+pub use mermaid::{mermaid, services_mermaid};
 
-use crate::{Graph, Source, Target};
+use crate::{Graph, GraphFile, Source, Target};
 use layout::BoxArea;
 use route::Wire;
 
@@ -104,6 +106,10 @@ struct Drawing {
 
 fn drawing(graph: &Graph) -> Result<Drawing, TooManyBoxes> {
     let (blocks, links) = boxes_and_links(graph);
+    arrange(blocks, links)
+}
+
+fn arrange(blocks: Vec<Block>, links: Vec<Link>) -> Result<Drawing, TooManyBoxes> {
     if blocks.len() > BOXES_MAX {
         return Err(TooManyBoxes(blocks.len()));
     }
@@ -136,4 +142,26 @@ pub fn terminal(graph: &Graph) -> Result<String, TooManyBoxes> {
 /// If the graph has more than [`BOXES_MAX`] boxes.
 pub fn svg(graph: &Graph) -> Result<String, TooManyBoxes> {
     drawing(graph).map(|drawing| svg::draw(&drawing))
+}
+
+/// Draws the services of a network as text. `None` if the file says nothing about a network, or its
+/// graph can't be partitioned.
+///
+/// # Errors
+/// If the network has more than [`BOXES_MAX`] boxes.
+pub fn services_terminal(file: &GraphFile) -> Option<Result<String, TooManyBoxes>> {
+    let services = services::Services::new(file)?;
+    let drawing = arrange(services.blocks, services.links);
+    Some(drawing.map(|drawing| terminal::draw(&drawing)))
+}
+
+/// Draws the services of a network as an SVG document. `None` if the file says nothing about a
+/// network, or its graph can't be partitioned.
+///
+/// # Errors
+/// If the network has more than [`BOXES_MAX`] boxes.
+pub fn services_svg(file: &GraphFile) -> Option<Result<String, TooManyBoxes>> {
+    let services = services::Services::new(file)?;
+    let drawing = arrange(services.blocks, services.links);
+    Some(drawing.map(|drawing| svg::draw(&drawing)))
 }

@@ -27,6 +27,7 @@ use crate::{Connection, Face, Graph, Node, Position, Problem, Problems, Source, 
 use nw_element_api::{FaceInfo, LinkType, Parameters, PortInfo, Scope, Value};
 use nw_elements::catalogue;
 use nw_link::FaceUri;
+use nw_name::Name;
 use scanner::Scanner;
 
 /// Maximum length of a graph file, bytes.
@@ -105,9 +106,10 @@ impl GraphFile {
             return (file, problems);
         }
         problems.extend(crate::check::check_with(&file.graph, &unresolved));
-        // Services are parts of the graph: its own problems come first.
-        if problems.is_empty() {
-            problems.extend(crate::check::check_network(&file));
+        if !unresolved.statement {
+            // Services are parts of the graph: they are checked when it has no problem itself.
+            let is_good = problems.is_empty();
+            problems.extend(crate::check::check_network(&file, is_good));
         }
         problems.sort();
         problems.dedup();
@@ -504,7 +506,9 @@ impl<'a> Parser<'a> {
             let is_face =
                 graph.faces.iter().any(|face| face.name == route.face && !face.is_listener);
             let node = graph.nodes.iter_mut().find(|node| node.name == route.element);
-            let Some(node) = node.filter(|node| is_face && crate::check::has_routes(node)) else {
+            let is_name = route.prefix.parse::<Name>().is_ok();
+            let fits = |node: &&mut Node| is_face && is_name && crate::check::has_routes(node);
+            let Some(node) = node.filter(fits) else {
                 continue;
             };
             let text = format!("{} {} cost={}", route.prefix, route.face, route.cost);

@@ -28,10 +28,11 @@ const KEYWORDS: [&str; 8] =
 
 /// Returns whether `word`, followed by `next`, begins a statement about a network.
 pub(super) fn begins(word: &str, next: char) -> bool {
+    let is_name = next.is_ascii_alphabetic() || next == '_';
     let begins = match word {
         "trust" => next == '{',
-        "route" => next == '/',
-        _ => next.is_ascii_alphabetic() || next == '_',
+        "route" => next == '/' || is_name,
+        _ => is_name,
     };
     begins && KEYWORDS.contains(&word)
 }

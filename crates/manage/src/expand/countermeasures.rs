@@ -3,7 +3,7 @@
 
 use super::ExpandError;
 use crate::document::Document;
-use crate::target::{Countermeasure, Decisions};
+use crate::target::{Countermeasure, DEFENCE_PREFIX, Decisions};
 use nw_element_api::Value;
 use nw_element_api::{Kind, Parameters, PortInfo};
 use nw_elements::catalogue::{self, Entry};
@@ -12,9 +12,6 @@ use nw_graph_language::{Connection, Graph, Node, Position, Source, Target};
 
 /// Most names that one filter rejects.
 const NAMES_MAX: usize = 1024;
-
-/// Prefix of the names of elements that a defence adds.
-pub(super) const PREFIX: &str = "defence-";
 
 /// Returns the document's graph and network with all countermeasures.
 pub(super) fn apply(
@@ -25,21 +22,29 @@ pub(super) fn apply(
     let mut network = document.file.network.clone();
     let mut errors = Vec::new();
     for countermeasure in &decisions.countermeasures {
+        let name = countermeasure.element_name();
         let done = match countermeasure {
             Countermeasure::Verify { element, sample, is_isolated } => {
-                verify(&mut graph, &network, decisions, element, *sample)
-                    .map(|name| (name, element, *is_isolated))
+                verify(&mut graph, &network, decisions, &name, element, *sample)
+                    .map(|()| (element, *is_isolated))
             }
             Countermeasure::Filter { element, names } => {
-                filter(&mut graph, element, names).map(|name| (name, element, false))
+                filter(&mut graph, &network, &name, element, names).map(|()| (element, false))
             }
             Countermeasure::Limit { element, rate } => {
-                limit(&mut graph, element, *rate).map(|name| (name, element, false))
+                limit(&mut graph, &name, element, *rate).map(|()| (element, false))
             }
         };
         match done {
-            Ok((name, element, is_isolated)) => {
+            Ok((element, is_isolated)) => {
                 place(&graph, &mut network, name, element, is_isolated);
+                let gate = gate_name(element);
+                let is_placed = network.is_empty() || network.service_of(&gate) != gate;
+                if graph.node_index(&gate).is_some() && !is_placed {
+                    let owner =
+                        if is_isolated { countermeasure.element_name() } else { element.clone() };
+                    place(&graph, &mut network, gate, &owner, false);
+                }
             }
             Err(error) => errors.push(error),
         }
@@ -137,6 +142,7 @@ fn connect(graph: &mut Graph, from: Source, to: Target) {
 /// Puts an element with one input before the port of another one that accepts Data.
 fn insert_before_data(
     graph: &mut Graph,
+    network: &Network,
     element: &str,
     inserted: usize,
     passed: &str,
@@ -145,9 +151,23 @@ fn insert_before_data(
     let port = port_of(graph.nodes[at].entry.ins, Kind::Data)
         .ok_or_else(|| format!("no Data enters {element:?}"))?;
     let target = Target::Port(at, port);
+    let service = network.service_of(element);
+    let is_outside = |connection: &Connection| match connection.from {
+        Source::Port(node, _) => {
+            let name = &graph.nodes[node].name;
+            !name.starts_with(DEFENCE_PREFIX) && network.service_of(name) != service
+        }
+        Source::Face(_) | Source::Faces => true,
+    };
+    let mut entries = graph.connections.iter().filter(|connection| connection.to == target);
+    let into = match entries.any(is_outside) {
+        // A face carries all kinds of packets, and the inserted element would take them all.
+        true => gate(graph, element, inserted)?,
+        false => Target::Port(inserted, 0),
+    };
     for connection in &mut graph.connections {
         if connection.to == target {
-            connection.to = Target::Port(inserted, 0);
+            connection.to = into;
         }
     }
     let out = catalogue::port(graph.nodes[inserted].entry.outs, passed)
@@ -156,18 +176,33 @@ fn insert_before_data(
     Ok(())
 }
 
-/// Returns the name of the verifier of an element.
-pub(crate) fn verifier_name(element: &str) -> String {
-    format!("{PREFIX}verify-{element}")
+/// Adds an element with a port for each kind, of which only Data are used, before an inserted
+/// element. Returns its input.
+fn gate(graph: &mut Graph, element: &str, inserted: usize) -> Result<Target, String> {
+    let gate = add_node(graph, gate_name(element), "rate_limiter", Vec::new())?;
+    let entry = graph.nodes[gate].entry;
+    for kind in [Kind::Interest, Kind::Data, Kind::Nack] {
+        let to = if kind == Kind::Data { Target::Port(inserted, 0) } else { Target::Faces };
+        let out = port_of(entry.outs, kind).ok_or("a rate limiter emits all kinds of packets")?;
+        connect(graph, Source::Port(gate, out), to);
+    }
+    let into = port_of(entry.ins, Kind::Data).ok_or("a rate limiter takes Data")?;
+    Ok(Target::Port(gate, into))
+}
+
+/// Returns the name of the element that keeps other packets than Data from an inserted element.
+fn gate_name(element: &str) -> String {
+    format!("{DEFENCE_PREFIX}gate-{element}")
 }
 
 fn verify(
     graph: &mut Graph,
     network: &Network,
     decisions: &Decisions,
+    name: &str,
     element: &str,
     sample: f64,
-) -> Result<String, String> {
+) -> Result<(), String> {
     let mut anchors = Vec::new();
     for anchor in &network.anchors {
         let certificate = decisions.anchors.get(&anchor.file);
@@ -183,33 +218,34 @@ fn verify(
         ("rules", Value::List(rules.collect())),
         ("sample", Value::Float(sample)),
     ];
-    let name = verifier_name(element);
-    let inserted = add_node(graph, name.clone(), "signature_verifier", parameters)?;
-    insert_before_data(graph, element, inserted, "valid")?;
-    Ok(name)
+    let inserted = add_node(graph, name.to_owned(), "signature_verifier", parameters)?;
+    insert_before_data(graph, network, element, inserted, "valid")
 }
 
-fn filter(graph: &mut Graph, element: &str, names: &[String]) -> Result<String, String> {
+fn filter(
+    graph: &mut Graph,
+    network: &Network,
+    name: &str,
+    element: &str,
+    names: &[String],
+) -> Result<(), String> {
     let rules = names.iter().take(NAMES_MAX).map(|name| text(format!("deny {name}")));
     let rules = Value::List(rules.collect());
-    let name = format!("{PREFIX}filter-{element}");
-    let inserted = add_node(graph, name.clone(), "name_filter", vec![("rules", rules)])?;
-    insert_before_data(graph, element, inserted, "passed")?;
-    Ok(name)
+    let inserted = add_node(graph, name.to_owned(), "name_filter", vec![("rules", rules)])?;
+    insert_before_data(graph, network, element, inserted, "passed")
 }
 
 /// Puts a limiter after the port of an element by which Interests leave, and before the faces by
 /// which their replies leave.
-fn limit(graph: &mut Graph, element: &str, rate: u64) -> Result<String, String> {
+fn limit(graph: &mut Graph, name: &str, element: &str, rate: u64) -> Result<(), String> {
     let at = node(graph, element)?;
     let out = port_of(graph.nodes[at].entry.outs, Kind::Interest)
         .ok_or_else(|| format!("no Interest leaves {element:?}"))?;
     let from = Source::Port(at, out);
     let behind = reached(graph, from);
-    let name = format!("{PREFIX}limit-{element}");
     let rate = Value::Integer(i64::try_from(rate).unwrap_or(i64::MAX));
     let parameters = vec![("rate", rate), ("on_exceed", text("nack"))];
-    let limiter = add_node(graph, name.clone(), "rate_limiter", parameters)?;
+    let limiter = add_node(graph, name.to_owned(), "rate_limiter", parameters)?;
     let limiter_in = |graph: &Graph, kind| port_of(graph.nodes[limiter].entry.ins, kind);
     let limiter_out = |graph: &Graph, kind| port_of(graph.nodes[limiter].entry.outs, kind);
     let ports = |graph: &Graph, kind| Some((limiter_in(graph, kind)?, limiter_out(graph, kind)?));
@@ -233,7 +269,7 @@ fn limit(graph: &mut Graph, element: &str, rate: u64) -> Result<String, String> 
         let reply = ports(graph, kind).ok_or_else(missing)?;
         connect(graph, Source::Port(limiter, reply.1), Target::Faces);
     }
-    Ok(name)
+    Ok(())
 }
 
 /// Returns the elements that Interests reach from a port.

@@ -38,5 +38,6 @@ pub fn expand(
     let mut sites = sites::Sites::new(&graph, &network, decisions)?;
     sites.add_routes(&network, decisions)?;
     spread::add_forwarders(&mut sites, &network)?;
+    sites.check_label_budget()?;
     instances::build(document, &network, sites, folder)
 }

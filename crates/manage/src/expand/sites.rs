@@ -3,10 +3,12 @@
 
 use super::ExpandError;
 use crate::routes::{Origin, RouteNetwork};
-use crate::target::{Decisions, Origin as InstanceOrigin};
+use crate::target::{DEFENCE_PREFIX, Decisions, Origin as InstanceOrigin};
 use nw_element_api::{Kind, Value};
-use nw_graph_language::network::{LinkKind, Network};
-use nw_graph_language::partition::partition;
+use nw_graph_language::network::{
+    LinkKind, Network, STATELESS_SERVICES_MAX, is_stateless, overlong_label_path,
+};
+use nw_graph_language::partition::{partition, split};
 use nw_graph_language::{Graph, Source, Target};
 use std::collections::BTreeMap;
 
@@ -54,7 +56,12 @@ impl Sites {
         decisions: &Decisions,
     ) -> Result<Sites, ExpandError> {
         let groups = network.groups(graph);
-        let parts = partition(graph, &groups).map_err(|problems| {
+        // The document has been checked; what countermeasures add has not.
+        let parts = match decisions.countermeasures.is_empty() {
+            true => split(graph, &groups),
+            false => partition(graph, &groups),
+        };
+        let parts = parts.map_err(|problems| {
             ExpandError(problems.iter().map(|problem| problem.to_string()).collect())
         })?;
         let mut links = Vec::new();
@@ -180,6 +187,28 @@ impl Sites {
         Ok(())
     }
 
+    /// Refuses a network in which a token has no room for the labels of a path: forwarders before
+    /// several instances add one.
+    pub fn check_label_budget(&self) -> Result<(), ExpandError> {
+        let is_stateless: Vec<bool> =
+            self.sites.iter().map(|site| is_stateless(&site.graph)).collect();
+        let mut edges: Vec<Vec<usize>> = vec![Vec::new(); self.sites.len()];
+        for link in &self.links {
+            let [from, to] = &link.ends;
+            edges[from.site].push(to.site);
+            if link.is_join {
+                edges[to.site].push(from.site);
+            }
+        }
+        let Some(path) = overlong_label_path(&is_stateless, &edges) else { return Ok(()) };
+        let names: Vec<&str> = path.iter().map(|at| self.sites[*at].name.as_str()).collect();
+        Err(ExpandError(vec![format!(
+            "{} services in a row without a pending Interest table: {}; replies find their way across at most {STATELESS_SERVICES_MAX}: run fewer instances, or put two of them into one service",
+            path.len(),
+            names.join(" -> ")
+        )]))
+    }
+
     fn site_of_element(&self, element: &str) -> Option<usize> {
         self.sites.iter().position(|site| site.graph.node_index(element).is_some())
     }
@@ -190,7 +219,7 @@ fn site(name: String, graph: Graph, network: &Network, decisions: &Decisions) ->
     let scale = network.scales.iter().find(|scale| scale.service == name);
     let wanted = decisions.replicas.get(&name).copied();
     let replicas = scale.map_or(1, |scale| wanted.unwrap_or(scale.min).clamp(scale.min, scale.max));
-    let is_defence = name.starts_with(super::countermeasures::PREFIX);
+    let is_defence = name.starts_with(DEFENCE_PREFIX);
     Site {
         host: network.host_of(&name).map(|host| host.name.clone()),
         quota_cores: line.and_then(|line| line.quota_cores),

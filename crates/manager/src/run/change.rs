@@ -127,7 +127,9 @@ fn converged(shared: &Shared, memory: &mut Memory, wanted: &Wanted) {
     if wanted.is_stopping {
         return shared.quit();
     }
-    shared.view().state = NetworkState::Converged;
+    let mut view = shared.view();
+    view.state = NetworkState::Converged;
+    view.converged_change = wanted.change;
 }
 
 fn engine_failed(shared: &Shared, memory: &mut Memory, wanted: &Wanted, seen: &Seen) {

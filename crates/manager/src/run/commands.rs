@@ -76,6 +76,7 @@ impl Handle {
     pub fn status(&self) -> NetworkStatus {
         let wanted = self.shared.wanted();
         let (version, text) = (wanted.version, wanted.document.text.clone());
+        let change = wanted.change;
         drop(wanted);
         let view = self.shared.view();
         NetworkStatus {
@@ -84,7 +85,7 @@ impl Handle {
             pid: std::process::id(),
             version,
             text,
-            state: view.state,
+            state: view.state_for(change),
             conditions: view.conditions.all().to_vec(),
         }
     }
@@ -222,7 +223,7 @@ impl Handle {
             version: wanted.version,
             event,
             at_ms: view.seen.at_ms,
-            state: view.state,
+            state: view.state_for(wanted.change),
             conditions: view.conditions.all().to_vec(),
             hosts: input.hosts(&instances),
             services: services(&wanted, &instances, |service| {

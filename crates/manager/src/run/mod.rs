@@ -124,6 +124,8 @@ impl From<StoreError> for CommandError {
 #[derive(Default)]
 struct View {
     state: NetworkState,
+    /// Change of what is wanted with which the network was found as described.
+    converged_change: u64,
     seen: Seen,
     rates: Rates,
     conditions: Conditions,
@@ -134,6 +136,17 @@ struct View {
     /// Last decision of scaling by service.
     scale_reasons: BTreeMap<String, String>,
     positions: BTreeMap<String, GraphPosition>,
+}
+
+impl View {
+    /// Returns the state for a change of what is wanted: what has not been looked at yet is not
+    /// converged.
+    fn state_for(&self, change: u64) -> NetworkState {
+        match self.state {
+            NetworkState::Converged if self.converged_change != change => NetworkState::Changing,
+            state => state,
+        }
+    }
 }
 
 /// What all threads share.

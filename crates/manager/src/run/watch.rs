@@ -76,11 +76,12 @@ fn sample(shared: &Shared, memory: &mut Memory) {
     if !seen.engine_errors.is_empty() {
         return;
     }
+    let change = shared.wanted().change;
     let is_changing = {
         let mut view = shared.view();
         view.rates = Rates::between(&view.seen, &seen);
         view.seen = seen.clone();
-        view.plan.is_some() || view.state != NetworkState::Converged
+        view.plan.is_some() || view.state_for(change) != NetworkState::Converged
     };
     shared.events.note_sample();
     scale(shared, memory, &seen, is_changing);

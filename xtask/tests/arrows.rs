@@ -19,7 +19,7 @@ const LAYERS: &[(u32, &[&str])] = &[
             "nw-testkit",
         ],
     ),
-    (4, &["nw-faces", "nw-kernel", "nw-api", "nw-control"]),
+    (4, &["nw-faces", "nw-kernel", "nw-api", "nw-control", "nw-tosca"]),
     (5, &["nw-router", "nw-rest-api", "nw-graph", "nw-service", "nw-agent"]),
     (
         6,
@@ -80,6 +80,7 @@ const PURE: &[&str] = &[
     "nw-elements",
     "nw-graph-language",
     "nw-manage",
+    "nw-tosca",
     "nw-control",
     "nw-testkit",
     "nw-link",

@@ -1,7 +1,7 @@
 //! Which hosts there are: tokens that may be redeemed once, and the certificates given out.
 //!
 //! A certificate counts only while it is listed here, so forgetting a host ends its rights at once.
-//! Tokens are stored as digests. The file is complete at all times, and several processes may change
+//! Tokens are stored as digests. The file is complete at all times. Several processes may change
 //! it: a lock keeps their changes apart, and each reads the file again when it has changed.
 
 use crate::{AgentError, HOSTS_MAX, digest, lock_file, read_private, write_private};

@@ -9,11 +9,14 @@ use nw_graph_language::network::EngineKind;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Engines by host and name.
+type Engines = BTreeMap<(String, &'static str), Arc<dyn Engine>>;
+
 /// Engines of other hosts.
 #[derive(Clone)]
 pub struct RemoteHosts {
     hub: Arc<Hub>,
-    engines: Arc<Mutex<BTreeMap<(String, &'static str), Arc<dyn Engine>>>>,
+    engines: Arc<Mutex<Engines>>,
 }
 
 impl RemoteHosts {

@@ -1,5 +1,5 @@
-//! The descriptors of a network: one of the network service, and one of each VNF, which is a service
-//! of the network.
+//! The descriptors of a network: one of the network service, and one of each VNF, which is a
+//! service of the network.
 //!
 //! | Namewire | SOL 001 |
 //! |---|---|

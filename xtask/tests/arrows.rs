@@ -19,8 +19,8 @@ const LAYERS: &[(u32, &[&str])] = &[
             "nw-testkit",
         ],
     ),
-    (4, &["nw-faces", "nw-kernel", "nw-api", "nw-control"]),
-    (5, &["nw-router", "nw-pubsub-node", "nw-rest-api", "nw-graph", "nw-service"]),
+    (4, &["nw-faces", "nw-kernel", "nw-api", "nw-control", "nw-tosca"]),
+    (5, &["nw-router", "nw-pubsub-node", "nw-rest-api", "nw-graph", "nw-service", "nw-agent"]),
     (
         6,
         &[
@@ -32,6 +32,7 @@ const LAYERS: &[(u32, &[&str])] = &[
             "nw-testbed",
             "nw-experiments",
             "nw-bench",
+            "nw-image",
         ],
     ),
     (7, &["nw-cli", "nw-hosts"]),
@@ -84,6 +85,7 @@ const PURE: &[&str] = &[
     "nw-elements",
     "nw-graph-language",
     "nw-manage",
+    "nw-tosca",
     "nw-control",
     "nw-testkit",
     "nw-link",

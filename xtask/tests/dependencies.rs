@@ -22,11 +22,17 @@ const LICENCES: [&str; 13] = [
 ];
 
 /// Crates that may be there in two versions, because others depend on the older one.
-const DOUBLE: [&str; 2] = [
+const DOUBLE: [&str; 6] = [
     // `crossterm` has the older one.
     "signal-hook",
     // Procedural macros of others have the older one; it is not in the program.
     "syn",
+    // Parts of `aws-lc-rs`, `yasna` and `ring` that are optional and not in the program: the list
+    // of packages names them all the same.
+    "bit-vec",
+    "getrandom",
+    "untrusted",
+    "windows-sys",
 ];
 
 /// Whether an SPDX expression is satisfied by the licences above.

@@ -22,6 +22,7 @@ mod exit;
 mod face;
 mod graph;
 mod help;
+mod image;
 mod keys;
 mod lab;
 mod logs;
@@ -110,6 +111,7 @@ fn run_command(command: Command) -> Result<ExitCode> {
         Command::Sim(verb) => sim::sim(&verb),
         Command::Lab(verb) => lab::lab(&verb),
         Command::Paper(verb) => paper::paper(&verb),
+        Command::Image(verb) => image::image(&verb),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Dissect(args) => dissect::dissect(&args),
         Command::Demo(args) => demo::demo(&args),

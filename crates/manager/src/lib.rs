@@ -11,6 +11,7 @@ pub mod engine;
 mod events;
 mod map;
 mod metrics;
+mod remote_hosts;
 mod run;
 mod samples;
 pub mod serve;
@@ -19,6 +20,7 @@ mod steps;
 pub mod store;
 mod world;
 
+pub use remote_hosts::RemoteHosts;
 pub use run::{
     Author, CONTROL_SOCKET, CommandError, DOCUMENT_BYTES_MAX, FirstDocument, Handle, Manager,
     Options, StartError,

@@ -7,6 +7,7 @@ use crate::engine::{
     Engine, EngineError, EngineInstance, InstanceSpec, InstanceState as EngineState, LINKS, Labels,
     ProcessEngine, Started, graph_hash,
 };
+use crate::remote_hosts::RemoteHosts;
 use crate::service_client::{self, ServiceError};
 use nw_api::network::NetworkRoute;
 use nw_api::service::{
@@ -58,6 +59,7 @@ pub struct World {
     network: String,
     directory: PathBuf,
     engines: Vec<(EngineKind, Arc<dyn Engine>)>,
+    remote: Option<RemoteHosts>,
     /// Packets imported by instances. Not observable: after a restart of the manager a copy that
     /// was under way is repeated, which stores nothing twice.
     imports: Arc<Mutex<BTreeMap<InstanceId, u64>>>,
@@ -90,6 +92,7 @@ impl World {
             directory: directory.to_owned(),
             engines,
             imports: Arc::default(),
+            remote: None,
         })
     }
 
@@ -124,11 +127,7 @@ impl World {
     pub fn missing_engines(&self, hosts: &[TargetHost]) -> Vec<String> {
         let missing = hosts.iter().filter_map(|host| {
             if host.is_remote {
-                return Some(format!(
-                    "host {} is another machine: this version runs services on this machine only; \
-                     remove `agent` from its line",
-                    host.name
-                ));
+                return self.missing_agent(&host.name);
             }
             self.engine(host.engine).is_none().then(|| {
                 format!(
@@ -142,17 +141,50 @@ impl World {
         missing.collect()
     }
 
+    /// Returns what keeps another machine from being used.
+    fn missing_agent(&self, host: &str) -> Option<String> {
+        let Some(remote) = &self.remote else {
+            return Some(format!(
+                "host {host} is another machine: start the network with `--agents ADDRESS`, where \
+                 its agent can connect"
+            ));
+        };
+        (!remote.is_known(host)).then(|| {
+            format!(
+                "host {host} is unknown: `nw network host add {host}` prints a token for \
+                 `nw network agent --enrol` there"
+            )
+        })
+    }
+
+    /// Adds the engines of other hosts.
+    pub fn set_remote(&mut self, remote: RemoteHosts) {
+        self.remote = Some(remote);
+    }
+
     fn engine(&self, kind: EngineKind) -> Option<&Arc<dyn Engine>> {
         self.engines.iter().find(|(known, _)| *known == kind).map(|(_, engine)| engine)
+    }
+
+    /// Returns the engines that may know instances: those here, and those of connected hosts.
+    fn all_engines(&self) -> Vec<(EngineKind, Arc<dyn Engine>)> {
+        let remote = self.remote.as_ref().map(RemoteHosts::connected);
+        self.engines.iter().cloned().chain(remote.unwrap_or_default()).collect()
+    }
+
+    /// Returns the engines that may know instances of a host.
+    fn engines_of(&self, host: &str) -> Vec<(EngineKind, Arc<dyn Engine>)> {
+        let remote = self.remote.as_ref().map(|remote| remote.connected_of(host));
+        self.engines.iter().cloned().chain(remote.unwrap_or_default()).collect()
     }
 
     /// Returns the engine that knows an instance.
     ///
     /// # Errors
     /// An engine can't be asked.
-    fn engine_of(&self, id: &InstanceId) -> Result<Option<&Arc<dyn Engine>>, EngineError> {
+    fn engine_of(&self, id: &InstanceId) -> Result<Option<Arc<dyn Engine>>, EngineError> {
         let key = engine_key(id);
-        for (_, engine) in &self.engines {
+        for (_, engine) in self.engines_of(&id.host) {
             if engine.find(&self.directory, &self.network, &key)?.is_some() {
                 return Ok(Some(engine));
             }
@@ -163,10 +195,12 @@ impl World {
     /// Asks all engines what they run.
     pub fn list(&self) -> Result<Vec<EngineInstance>, Vec<(EngineKind, String)>> {
         let (mut instances, mut errors) = (Vec::new(), Vec::new());
-        for (kind, engine) in &self.engines {
+        for (kind, engine) in self.all_engines() {
             match engine.list(&self.directory, &self.network) {
                 Ok(listed) => instances.extend(listed),
-                Err(error) => errors.push((*kind, error.to_string())),
+                // The host went away, which is no fault of the others.
+                Err(EngineError::Unreachable { engine: "agent", .. }) => {}
+                Err(error) => errors.push((kind, error.to_string())),
             }
         }
         if errors.is_empty() { Ok(instances) } else { Err(errors) }
@@ -194,7 +228,7 @@ impl World {
     /// An engine can't be asked.
     pub fn observe_one(&self, id: &InstanceId) -> Result<Observed, EngineError> {
         let key = engine_key(id);
-        for (_, engine) in &self.engines {
+        for (_, engine) in self.engines_of(&id.host) {
             if let Some(listed) = engine.find(&self.directory, &self.network, &key)? {
                 let seen = Seen { instances: [see(&listed)].into(), ..Seen::default() };
                 return Ok(self.observed(&seen));
@@ -216,7 +250,10 @@ impl World {
         quota: Option<f64>,
     ) -> Result<Started, EngineError> {
         let host = target.hosts.iter().find(|host| host.name == id.host);
-        let engine = host.and_then(|host| self.engine(host.engine));
+        let engine = host.and_then(|host| match &self.remote {
+            Some(remote) if host.is_remote => Some(remote.engine(&host.name, host.engine)),
+            _ => self.engine(host.engine).cloned(),
+        });
         let no_engine = || EngineError::failed("start", id)("its host has no engine here");
         let engine = engine.ok_or_else(no_engine)?;
         let labels = Labels {

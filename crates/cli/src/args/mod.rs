@@ -120,6 +120,9 @@ pub enum Command {
     /// Repeat the experiments of published papers, and compare the results
     #[command(subcommand)]
     Paper(crate::paper::PaperCommand),
+    /// Build container images of this program
+    #[command(subcommand)]
+    Image(crate::image::ImageCommand),
     /// Find problems of a router and its machine, and print the command that fixes each
     ///
     /// Checks the router's socket, capabilities, ports, buffers, file descriptors, clock, routes,

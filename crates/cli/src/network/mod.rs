@@ -2,7 +2,9 @@
 //! verbs talk to it over its control socket.
 
 mod change;
+mod hosts;
 mod locate;
+mod package;
 mod show;
 mod up;
 
@@ -125,6 +127,36 @@ pub enum NetworkCommand {
         #[command(flatten)]
         network: Network,
     },
+    /// Let the manager on another machine run services on this one, until Ctrl-C
+    ///
+    /// The agent dials the manager. Once, it is started with --enrol and the token that `nw network
+    /// host add` printed there; its certificate is renewed by itself. The network's folder has the
+    /// same path here as on the manager's machine.
+    Agent(hosts::Agent),
+    /// List, add and remove other machines that run services of the network
+    #[command(subcommand)]
+    Host(hosts::HostCommand),
+    /// Write a TOSCA package (CSAR, types of ETSI NFV-SOL 001) that describes a network
+    Export {
+        /// Graph file
+        file: PathBuf,
+        /// Package to write
+        #[arg(long, short, value_name = "FILE")]
+        output: PathBuf,
+        /// Name of the network; default: that of the file
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// Write the graph file of a TOSCA package that `nw network export` made
+    ///
+    /// The package is compared with its document; a difference is refused with file and line.
+    Import {
+        /// Package
+        package: PathBuf,
+        /// Graph file to write
+        #[arg(long, short, value_name = "FILE")]
+        output: PathBuf,
+    },
     /// Print the OpenAPI document of the manager's control socket
     Openapi,
 }
@@ -178,6 +210,10 @@ pub fn network(action: &NetworkCommand) -> Result<ExitCode> {
         C::Events { network, past, json } => show::events(&network.address()?, *past, *json)?,
         C::Hold { network } => change::post(&network.address()?, "/v1/hold")?,
         C::Resume { network } => change::post(&network.address()?, "/v1/resume")?,
+        C::Agent(args) => return hosts::agent(args),
+        C::Host(action) => hosts::host(action)?,
+        C::Export { file, output, name } => package::export(file, name.as_deref(), output)?,
+        C::Import { package, output } => package::import(package, output)?,
         C::Openapi => outln!("{}", nw_manager::serve::document())?,
     }
     Ok(ExitCode::SUCCESS)

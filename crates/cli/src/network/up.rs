@@ -1,6 +1,7 @@
 //! `nw network up` and `down`: runs the manager and prints what it does.
 
 use super::Network;
+use super::hosts::HostOptions;
 use super::locate::{DocumentFile, check_name};
 use super::show::{print_event, print_plan_state};
 use crate::args::run::PAGE_ADDRESS;
@@ -51,6 +52,8 @@ pub struct Up {
     /// `nw open --network NAME` opens it.
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = PAGE_ADDRESS)]
     page: Option<SocketAddr>,
+    #[command(flatten)]
+    hosts: HostOptions,
     /// Print one JSON object per event instead of text
     #[arg(long)]
     json: bool,
@@ -64,12 +67,15 @@ pub fn up(args: &Up) -> Result<ExitCode> {
     if args.detach {
         return detach(args, &name, &directory);
     }
+    let engines = args.hosts.engines()?;
+    let remote = args.hosts.listen(&directory)?;
     let options = Options {
         network: name,
         directory,
         program: std::env::current_exe().context("can't find the path of this program")?,
         period: Duration::from_millis(args.period_ms),
-        engines: Vec::new(),
+        engines,
+        remote,
     };
     let first = document.map(|document| FirstDocument {
         text: document.text,
@@ -166,7 +172,7 @@ fn detach(args: &Up, name: &str, directory: &Path) -> Result<ExitCode> {
     let mut command = Command::new(program);
     command.args(["network", "up", "--keep", "--name", name, "--directory"]);
     command.arg(args.network.folder()?).args(["--period-ms", &args.period_ms.to_string()]);
-    command.args(&args.file);
+    command.args(args.hosts.arguments()).args(&args.file);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
     let mut child = command.spawn().context("can't start the manager")?;
     let address = ControlAddress::Network(directory.join(CONTROL_SOCKET));

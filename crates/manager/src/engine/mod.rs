@@ -20,13 +20,20 @@
 //! ```
 
 mod cgroup;
+mod docker;
+mod host_agent;
 mod process;
+mod remote;
 
+pub use docker::DockerEngine;
+pub use host_agent::HostAgent;
 pub use process::ProcessEngine;
+pub use remote::RemoteEngine;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -237,4 +244,16 @@ pub fn graph_hash(graph: &str) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+/// Writes a file that appears complete under its name.
+fn write_file(path: &Path, content: &[u8]) -> Result<(), EngineError> {
+    let write = || {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(content)?;
+        file.as_file().sync_all()?;
+        file.persist(path).map(drop).map_err(|error| error.error)
+    };
+    write().map_err(EngineError::failed::<std::io::Error>("write", path.display()))
 }

@@ -7,13 +7,13 @@
 use super::cgroup::Hierarchy;
 use super::{
     CONTROL_SOCKET, Engine, EngineError, EngineInstance, GRAPH_FILE, INSTANCES, InstanceSpec,
-    InstanceState, Labels, Started, instance_directory,
+    InstanceState, Labels, Started, instance_directory, write_file,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -267,18 +267,6 @@ fn read_record(directory: &Path) -> Option<Record> {
 fn write_record(directory: &Path, record: &Record) -> Result<(), EngineError> {
     let text = serde_json::to_vec_pretty(record).expect("strings and numbers");
     write_file(&directory.join(RECORD_FILE), &text)
-}
-
-/// Writes a file that appears complete under its name.
-fn write_file(path: &Path, content: &[u8]) -> Result<(), EngineError> {
-    let write = || {
-        let folder = path.parent().unwrap_or(Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(content)?;
-        file.as_file().sync_all()?;
-        file.persist(path).map(drop).map_err(|error| error.error)
-    };
-    write().map_err(EngineError::failed::<std::io::Error>("write", path.display()))
 }
 
 /// Returns the start time of a process in clock ticks since boot. `None` if it has ended, also if

@@ -22,6 +22,7 @@ pub use wanted::{DOCUMENT_BYTES_MAX, read_document};
 use crate::engine::Engine;
 use crate::events::{About, EventLog};
 use crate::map::Rates;
+use crate::remote_hosts::RemoteHosts;
 use crate::store::{Store, StoreError};
 use crate::world::{Seen, World};
 use conditions::Conditions;
@@ -57,6 +58,8 @@ pub struct Options {
     pub period: Duration,
     /// Engines beside the one for processes.
     pub engines: Vec<(EngineKind, Arc<dyn Engine>)>,
+    /// Engines of other hosts.
+    pub remote: Option<RemoteHosts>,
 }
 
 /// The document to start with; `None` in [`Manager::start`] takes the last one of the store.
@@ -240,13 +243,16 @@ impl Manager {
     /// # Errors
     /// See [`StartError`]; nothing is started then.
     pub fn start(options: Options, first: Option<FirstDocument>) -> Result<Self, StartError> {
-        let Options { network, directory, program, period, engines } = options;
+        let Options { network, directory, program, period, engines, remote } = options;
         let store = Store::open(&directory)?;
         let world = World::new(&network, &directory, program);
         let mut world =
             world.map_err(|error| StartError::Directory { path: directory.clone(), error })?;
         for (kind, engine) in engines {
             world.set_engine(kind, engine);
+        }
+        if let Some(remote) = remote {
+            world.set_remote(remote);
         }
         let mut wanted = first_wanted(&network, &store, &world, first)?;
         wanted.is_held = store.setting(HELD_SETTING)?.is_some_and(|value| value == "yes");

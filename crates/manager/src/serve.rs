@@ -152,8 +152,8 @@ struct ChangeQuery {
 
 /// Put another document into effect
 ///
-/// The whole document is checked first; one with mistakes changes nothing. The response has the plan
-/// that was made for it; what is carried out is seen in the events.
+/// The whole document is checked first; one with mistakes changes nothing. The response has the
+/// plan that was made for it; what is carried out is seen in the events.
 #[utoipa::path(
     put, path = "/v1/network", tag = "network", operation_id = "set_network", params(ChangeQuery), request_body = NetworkChange,
     responses(
@@ -292,8 +292,8 @@ struct EventQuery {
 
 /// What happens in the network
 ///
-/// A stream of Server-Sent Events, each with a `NetworkEvent` as `data`. An event `missed` says that
-/// events are no longer kept. An event `sampled` has no id: new rates can be read from `/v1/graph`.
+/// A stream of Server-Sent Events, each with a `NetworkEvent` as `data`. An event `missed` says
+/// that events are no longer kept. An event `sampled` has no id: new rates can be read from `/v1/graph`.
 #[utoipa::path(
     get, path = "/v1/events", tag = "map", operation_id = "stream_events",
     params(EventQuery, ("Last-Event-ID" = Option<String>, Header, description = "`id` of the last event that was received")),

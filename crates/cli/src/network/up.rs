@@ -75,7 +75,7 @@ pub fn up(args: &Up) -> Result<ExitCode> {
     note!("control socket: {}", handle.control().display());
     let printed = follow(&handle, &signals, args);
     if printed.is_err() {
-        // Nobody reads what is printed: the services are left as they are.
+        // The output has no reader any more: the services are left as they are.
         handle.quit();
     }
     manager.wait();

@@ -223,7 +223,12 @@ async fn resume(State(shared): State<Shared>) -> Result<StatusCode, ApiError> {
 /// Return to an earlier document, as a new version
 #[utoipa::path(
     post, path = "/v1/undo", tag = "network", operation_id = "undo", request_body = UndoRequest,
-    responses((status = 200, body = NetworkStatus), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem))
+    responses(
+        (status = 200, body = NetworkStatus),
+        (status = 400, body = Problem),
+        (status = 404, body = Problem),
+        (status = 409, body = Problem)
+    )
 )]
 async fn undo(
     State(shared): State<Shared>,
@@ -293,7 +298,8 @@ struct EventQuery {
 /// What happens in the network
 ///
 /// A stream of Server-Sent Events, each with a `NetworkEvent` as `data`. An event `missed` says
-/// that events are no longer kept. An event `sampled` has no id: new rates can be read from `/v1/graph`.
+/// that events are no longer kept. An event `sampled` has no id: new rates can be read from
+/// `/v1/graph`.
 #[utoipa::path(
     get, path = "/v1/events", tag = "map", operation_id = "stream_events",
     params(EventQuery, ("Last-Event-ID" = Option<String>, Header, description = "`id` of the last event that was received")),

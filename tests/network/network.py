@@ -210,7 +210,7 @@ class Consumer(threading.Thread):
             self.answered += 1
 
     def wait_answered(self, more):
-        """Waits until `more` further Interests are answered."""
+        """Waits until this number of further Interests is answered."""
         wanted, deadline = self.answered + more, time.monotonic() + TIMEOUT_S
         while self.answered < wanted:
             if self.error or time.monotonic() > deadline:

@@ -17,7 +17,7 @@ class Rest(NetworkTest):
         self.manager = self.up(self.file(extra=SCALED))
 
     def events(self, count, after=None):
-        """Reads `count` events of a stream; returns pairs of id and data."""
+        """Reads a number of events of a stream; returns pairs of id and data."""
         connection = UnixHttp(self.control)
         headers = {"Last-Event-ID": after} if after else {}
         connection.request("GET", "/v1/events", headers=headers)

@@ -70,7 +70,8 @@ class Up(NetworkTest):
             consumer = self.consumer()
             consumer.wait_answered(50)
             consumer.finish()
-            self.assertIn(f"{name} on here has ended by itself", self.log(manager))
+            text = f"{name} on here has ended by itself"
+            self.until(lambda text=text: text in self.log(manager), "its end is reported")
         self.stop(manager)
 
     def test_service_that_always_ends_is_started_less_and_less_often(self):
@@ -107,7 +108,7 @@ class Up(NetworkTest):
         # Without a file: the document of the store.
         second = self.up("--name", "n")
         self.assertEqual(self.pids(), pids)
-        self.assertIn("3 instances found", self.log(second))
+        self.until(lambda: "3 instances found" in self.log(second), "they are reported")
         self.assertNotIn(": done in", self.log(second), "nothing was to be done")
         consumer.wait_answered(50)
         self.check_lossless(consumer.finish())

@@ -306,7 +306,11 @@ impl Fetcher {
         if let Some(rtt) = rtt {
             self.rtt.sample(rtt);
             match self.delay.sample(now, state.sent_at, rtt) {
-                Some(round) => self.window.on_round(round),
+                Some(round) => {
+                    if self.window.on_round(round) {
+                        self.delay.restart();
+                    }
+                }
                 None => self.window.on_sample(self.delay.compare(rtt)),
             }
         }

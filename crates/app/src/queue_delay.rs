@@ -44,6 +44,11 @@ impl QueueDelay {
         Round { base, shortest: rtt }
     }
 
+    /// Measures the shortest round-trip time anew, from the next reply on.
+    pub const fn restart(&mut self) {
+        (self.base, self.previous_base, self.shortest) = (None, None, None);
+    }
+
     /// Adds the round-trip time of a packet sent once, at `sent`. Returns the round that it ends:
     /// the first packet sent after the round began was answered.
     pub fn sample(&mut self, now: Timestamp, sent: Timestamp, rtt: Duration) -> Option<Round> {

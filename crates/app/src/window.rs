@@ -42,7 +42,42 @@ pub struct CubicWindow {
     recovered_at: Timestamp,
     reductions: u64,
     delay: DelayState,
+    trial: Option<Trial>,
+    /// Rounds in which delay is still ignored.
+    ignored_rounds: u32,
 }
+
+/// The window before the rounds that shrink it because of delay. If the delay stays and no reply is
+/// marked meanwhile, it is not that of a queue: the path is longer than the base, which a nearer
+/// copy or an earlier path has set.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    packets: f64,
+    slow_start_threshold: f64,
+    delay: Duration,
+    /// Rounds with that delay.
+    long_rounds: u32,
+    /// Rounds without it since the last one with it.
+    short_rounds: u32,
+}
+
+impl Trial {
+    /// Counts a round with a short delay. Returns whether the window has emptied the queues: one
+    /// such round may also be that of a reply from a near store.
+    const fn ends_without_delay(&mut self) -> bool {
+        self.short_rounds += 1;
+        self.short_rounds >= SHORT_ROUNDS
+    }
+}
+
+/// Rounds in which the window must halve, so that a trial fails: shares of a link become equal more
+/// slowly.
+const LONG_ROUNDS: u32 = 4;
+/// Rounds in a row without delay that end a trial.
+const SHORT_ROUNDS: u32 = 4;
+/// Rounds after a failed trial in which delay is ignored unless a signal of congestion comes:
+/// replies from stores at several distances differ in delay without any queue.
+const IGNORED_ROUNDS: u32 = 256;
 
 /// What the last round's queueing delay means for the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,6 +116,8 @@ impl CubicWindow {
             recovered_at: Timestamp::START,
             reductions: 0,
             delay: DelayState::Free,
+            trial: None,
+            ignored_rounds: 0,
         }
     }
 
@@ -133,21 +170,32 @@ impl CubicWindow {
     /// Interrupts growth for the rest of the round if one reply waited much longer than queues
     /// should be: in slow start the window doubles within a round.
     pub fn on_sample(&mut self, sample: Round) {
-        if sample.queue_delay() > target(sample) * 2 {
+        if self.ignored_rounds == 0 && sample.queue_delay() > target(sample) * 2 {
             self.delay = DelayState::Hold;
         }
     }
 
-    /// Adapts the window to the queueing delay of a round.
-    pub fn on_round(&mut self, round: Round) {
+    /// Adapts the window to the queueing delay of a round. Returns true if the delay does not depend
+    /// on the window, so that the shortest round-trip time must be [measured
+    /// anew](crate::queue_delay::QueueDelay::restart).
+    pub fn on_round(&mut self, round: Round) -> bool {
         let delay = round.queue_delay();
         let target = target(round);
+        if self.ignored_rounds > 0 {
+            self.ignored_rounds -= 1;
+            return false;
+        }
         if delay <= target {
+            let ended = self.trial.as_mut().is_some_and(Trial::ends_without_delay);
+            self.trial = self.trial.filter(|_| !ended);
             if self.delay != DelayState::Free {
                 let is_empty = delay <= target / 4;
                 self.delay = if is_empty { DelayState::Refill } else { DelayState::Grow };
             }
-            return;
+            return false;
+        }
+        if self.ends_trial(delay) {
+            return true;
         }
         // Packets of this window that wait in queues, as in TCP Vegas: with many downloads on a
         // link, each needs about one there, whatever the delay is then.
@@ -165,6 +213,31 @@ impl CubicWindow {
         self.slow_start_threshold = self.packets;
         self.window_at_loss = self.packets;
         self.epoch = None;
+        false
+    }
+
+    /// Handles a round with too long a delay. If the window was halved and the delay is still the
+    /// same, restores the window and returns true.
+    fn ends_trial(&mut self, delay: Duration) -> bool {
+        let (packets, slow_start_threshold) = (self.packets, self.slow_start_threshold);
+        let new = Trial { packets, slow_start_threshold, delay, long_rounds: 0, short_rounds: 0 };
+        let trial = self.trial.get_or_insert(new);
+        trial.long_rounds += 1;
+        trial.short_rounds = 0;
+        if delay * 4 < trial.delay * 3 || trial.long_rounds > LONG_ROUNDS {
+            *trial = new;
+        }
+        if packets * 2.0 > trial.packets {
+            return false;
+        }
+        self.packets = trial.packets;
+        self.slow_start_threshold = trial.slow_start_threshold;
+        self.window_at_loss = self.packets;
+        self.epoch = None;
+        self.delay = DelayState::Free;
+        self.trial = None;
+        self.ignored_rounds = IGNORED_ROUNDS;
+        true
     }
 
     /// Reduces the window after a congestion signal or timeout of a packet sent at `sent`, at most
@@ -186,6 +259,8 @@ impl CubicWindow {
         self.slow_start_threshold = self.packets;
         self.epoch = None;
         self.delay = DelayState::Free;
+        self.trial = None;
+        self.ignored_rounds = 0;
         true
     }
 }
@@ -276,6 +351,20 @@ mod tests {
         let (sum, squares) = (sizes.iter().sum::<f64>(), sizes.iter().map(|w| w * w).sum::<f64>());
         assert!(sum * sum / (5.0 * squares) > 0.95, "{sizes:?}");
         assert!((31.0..62.0).contains(&sum), "{sizes:?}");
+    }
+
+    /// Replies of a near store and of a far producer: the delay is that of the path.
+    #[test]
+    fn window_is_restored_when_the_delay_does_not_depend_on_it() {
+        let mut window = CubicWindow::new(40, 1000);
+        let mut rounds = (0..10).map(|at| if at % 2 == 0 { round(10, 45) } else { round(10, 10) });
+        assert!(rounds.any(|round| window.on_round(round)));
+        assert_eq!(window.packets(), 40);
+        (0..10).for_each(|_| _ = window.on_round(round(10, 45)));
+        assert_eq!(window.packets(), 40, "delay is ignored for a while");
+        window.on_congestion(Timestamp::from_millis(1), Timestamp::from_millis(1));
+        window.on_round(round(10, 45));
+        assert!(window.packets() < 28, "a mark ends that");
     }
 
     #[test]

@@ -233,7 +233,7 @@ async fn resume(State(shared): State<Shared>) -> Result<StatusCode, ApiError> {
         (status = 200, body = NetworkStatus),
         (status = 400, body = Problem),
         (status = 404, body = Problem),
-        (status = 409, body = Problem),
+        (status = 409, body = Problem)
     )
 )]
 async fn undo(
@@ -303,8 +303,9 @@ struct EventQuery {
 
 /// What happens in the network
 ///
-/// A stream of Server-Sent Events, each with a `NetworkEvent` as `data`. An event `missed` says that
-/// events are no longer kept. An event `sampled` has no id: new rates can be read from `/v1/graph`.
+/// A stream of Server-Sent Events, each with a `NetworkEvent` as `data`. An event `missed` says
+/// that events are no longer kept. An event `sampled` has no id: new rates can be read from
+/// `/v1/graph`.
 #[utoipa::path(
     get, path = "/v1/events", tag = "map", operation_id = "stream_events",
     params(EventQuery, ("Last-Event-ID" = Option<String>, Header, description = "`id` of the last event that was received")),

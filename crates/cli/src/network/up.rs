@@ -93,7 +93,7 @@ pub fn up(args: &Up) -> Result<ExitCode> {
     server.addresses().iter().for_each(|place| note!("control: {place}"));
     let printed = follow(&handle, &signals, args);
     if printed.is_err() {
-        // What is printed has no reader: the services are left as they are.
+        // The output has no reader any more: the services are left as they are.
         handle.quit();
     }
     manager.wait();

@@ -6,13 +6,14 @@
 
 use super::wanted::Wanted;
 use super::{PLANS_KEPT, Shared, locked, now_ms};
+use crate::engine::InstanceState as EngineState;
 use crate::events::About;
 use crate::steps::{PlanEnd, Run, action_instance};
 use crate::world::Seen;
 use nw_api::network::{NetworkEventKind, NetworkPlan, NetworkState, PlanState, PlanStep};
 use nw_manage::plan::{Action, Plan, Step, plan};
 use nw_manage::target::InstanceId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,8 @@ struct Memory {
     failed_change: u64,
     /// Number of starts and time of the last one, of instances that ended.
     starts: BTreeMap<InstanceId, (u32, Instant)>,
+    /// Instances whose end was reported, until they run again.
+    reported: BTreeSet<InstanceId>,
     /// Actions of the last plan that was done.
     done_actions: Vec<Action>,
 }
@@ -88,6 +91,7 @@ fn look(shared: &Shared, memory: &mut Memory) {
         return engine_failed(shared, memory, &wanted, &seen);
     }
     shared.end_condition(NETWORK, ENGINE_UNREACHABLE);
+    report_ended(shared, memory, &wanted, &seen);
     let next = plan(&wanted.target, &shared.world.observed(&seen));
     if next.is_empty() {
         return converged(shared, memory, &wanted, seen);
@@ -117,6 +121,22 @@ fn look(shared: &Shared, memory: &mut Memory) {
             failed(shared, memory, &wanted, format!("step {step}: {reason}"));
         }
     }
+}
+
+/// Reports instances that are wanted and have ended, each once.
+fn report_ended(shared: &Shared, memory: &mut Memory, wanted: &Wanted, seen: &Seen) {
+    for (id, instance) in &seen.instances {
+        let EngineState::Ended(reason) = &instance.engine.state else {
+            memory.reported.remove(id);
+            continue;
+        };
+        if wanted.target.instance(id).is_some() && memory.reported.insert(id.clone()) {
+            let text = format!("{id} has ended by itself; the last line of its log: {reason}");
+            let about = About { instance: Some(id.to_string()), ..About::default() };
+            shared.event(NetworkEventKind::InstanceEnded, text, about);
+        }
+    }
+    memory.reported.retain(|id| seen.instances.contains_key(id));
 }
 
 fn converged(shared: &Shared, memory: &mut Memory, wanted: &Wanted, seen: Seen) {

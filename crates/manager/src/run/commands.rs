@@ -1,4 +1,5 @@
-//! Commands and questions to a running manager. Each command and its result are in the audit.
+//! Commands and questions to a running manager. Each command is noted in the audit, with its
+//! result.
 
 use super::change::shown_plan;
 use super::wanted::{Wanted, read_document};

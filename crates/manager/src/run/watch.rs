@@ -2,7 +2,7 @@
 //! on numbers of instances and on countermeasures. It changes what is wanted, never the network.
 
 use super::{Shared, locked, now_ms};
-use crate::engine::InstanceState as EngineState;
+use crate::engine::{EngineInstance, InstanceState as EngineState};
 use crate::events::About;
 use crate::map::Rates;
 use crate::samples::element_samples;
@@ -45,28 +45,14 @@ pub fn run(shared: &Shared) {
     }
 }
 
-/// Wakes the change thread if an instance has ended or appeared, and reports those that are wanted.
+/// Wakes the change thread if an instance has ended or appeared.
 fn notice_ended(shared: &Shared, memory: &mut Memory) {
     // An engine that can't be asked is reported by the change thread.
     let Ok(listed) = shared.world.list() else { return shared.wake_change() };
-    let mut running = BTreeMap::new();
-    let mut reasons = BTreeMap::new();
-    for instance in listed {
-        let id = instance_id(&instance.labels.instance);
-        if let EngineState::Ended(reason) = &instance.state {
-            reasons.insert(id.clone(), reason.clone());
-        }
-        running.insert(id, instance.state == EngineState::Running);
-    }
-    let target = std::sync::Arc::clone(&shared.wanted().target);
-    for (id, reason) in reasons {
-        let ran = memory.running.get(&id) == Some(&true);
-        if ran && target.instance(&id).is_some() {
-            let text = format!("{id} has ended by itself; the last line of its log: {reason}");
-            let about = About { instance: Some(id.to_string()), ..About::default() };
-            shared.event(NetworkEventKind::InstanceEnded, text, about);
-        }
-    }
+    let is_running = |instance: EngineInstance| {
+        (instance_id(&instance.labels.instance), instance.state == EngineState::Running)
+    };
+    let running = listed.into_iter().map(is_running).collect();
     if running != memory.running {
         memory.running = running;
         shared.wake_change();

@@ -136,6 +136,24 @@ SILENT = {
         )
     },
     **{
+        f"pubsub {verb}": "needs the service: tests/pubsub"
+        for verb in ("graph", "status", "tap", "top", "trace")
+    },
+    "pub": "needs the service: tests/pubsub",
+    "sub": "needs the service: tests/pubsub",
+    "open": "needs a page: tests/page",
+    "paper bulk": "takes a minute; prints as `paper csr` does",
+    "lab chain": "builds a laboratory",
+    "bench attack": "attacks for seconds; prints as `bench bulk` does",
+    "bench bulk": "needs a producer: tests/overload",
+    "image build": "writes a file: tests/image",
+    "network agent": "logs to standard error",
+    "network export": "writes a file: test_tosca",
+    "network import": "reads a package: test_tosca",
+    "network host add": "needs a network: test_network_agent",
+    "network host list": "needs a network: test_network_agent",
+    "network host remove": "needs a network: test_network_agent",
+    **{
         f"network {verb}": "needs a network: tests/network"
         for verb in (
             "apply",

@@ -202,8 +202,8 @@ export interface paths {
         get: operations["show_network"];
         /**
          * Put another document into effect
-         * @description The whole document is checked first; one with mistakes changes nothing. The response has the plan
-         *     that was made for it; what is carried out is seen in the events.
+         * @description The whole document is checked first; one with mistakes changes nothing. The response has the
+         *     plan that was made for it; what is carried out is seen in the events.
          */
         put: operations["set_network"];
         post?: never;
@@ -425,7 +425,7 @@ export interface components {
             current: boolean;
             /** @description Digest of the text. */
             digest: string;
-            /** @description Why. */
+            /** @description The reason given for it. */
             reason: string;
             /**
              * Format: uint64

@@ -77,8 +77,9 @@ export interface paths {
         };
         /**
          * What happens in the network
-         * @description A stream of Server-Sent Events, each with a `NetworkEvent` as `data`. An event `missed` says that
-         *     events are no longer kept. An event `sampled` has no id: new rates can be read from `/v1/graph`.
+         * @description A stream of Server-Sent Events, each with a `NetworkEvent` as `data`. An event `missed` says
+         *     that events are no longer kept. An event `sampled` has no id: new rates can be read from
+         *     `/v1/graph`.
          */
         get: operations["stream_events"];
         put?: never;

@@ -3,7 +3,7 @@
 //!
 //! Marks come late, when a queue is long already, and not from every router. So the window also
 //! stops growing when replies of a whole round waited in queues, and shrinks to what leaves less
-//! than a packet there. Below [`DELAY_MIN`] nothing changes: on one machine such delays are jitter.
+//! than a packet there. Below `DELAY_MIN` nothing changes: on one machine such delays are jitter.
 
 use crate::queue_delay::Round;
 use core::time::Duration;
@@ -175,8 +175,8 @@ impl CubicWindow {
         }
     }
 
-    /// Adapts the window to the queueing delay of a round. Returns true if the delay does not depend
-    /// on the window, so that the shortest round-trip time must be [measured
+    /// Adapts the window to the queueing delay of a round. Returns true if the delay does not
+    /// depend on the window, so that the shortest round-trip time must be [measured
     /// anew](crate::queue_delay::QueueDelay::restart).
     pub fn on_round(&mut self, round: Round) -> bool {
         let delay = round.queue_delay();

@@ -12,9 +12,9 @@
 //! |---|---|
 //! | [`document`] | the wanted network: a checked graph file with hosts, services and bounds |
 //! | [`target`] | what must run: instances with their graph texts, links, routes |
-//! | [`expand`] | document and decisions to target |
+//! | [`mod@expand`] | document and decisions to target |
 //! | [`observed`] | what runs, as plain data |
-//! | [`plan`] | the difference, and the steps in waves |
+//! | [`mod@plan`] | the difference, and the steps in waves |
 //! | [`scale`] | number of instances, from their load |
 //! | [`defence`] | countermeasures, from signals of attacks |
 //! | [`routes`] | routes of all name routers, from registrations |

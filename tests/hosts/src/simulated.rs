@@ -67,7 +67,8 @@ fn config() -> NodeConfig {
     NodeConfig {
         pit_entries,
         fib_prefixes,
-        dead_nonces: 1 << 16,
+        // As in the other hosts: nonces that share a place are forgotten alike.
+        dead_nonces: 1 << 18,
         measurements: 1 << 10,
         store_packets,
         store_bytes: 1 << 20,

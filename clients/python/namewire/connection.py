@@ -59,9 +59,11 @@ class ReaderPage:
             fcntl.fcntl(self.file, F_ADD_SEALS, SEAL_SHRINK | SEAL_GROW | SEAL_SEAL)
         self.memory = mmap.mmap(self.file, PAGE_LEN)
         self._word = ctypes.c_uint32.from_buffer(self.memory)
+        self._words = shared_words(self.memory)
 
     def close(self):
         del self._word
+        self._words.release()
         self.memory.close()
         os.close(self.file)
 
@@ -95,10 +97,17 @@ class ReaderPage:
         return waits == WAITS_BY_MESSAGE
 
     def report(self, slot, cursor, delivered, lost):
-        struct.pack_into("<QQQ", self.memory, _slot_at(slot), cursor, delivered, lost)
+        at = _slot_at(slot) // 8
+        self._words[at], self._words[at + 1], self._words[at + 2] = cursor, delivered, lost
 
     def cursor(self, slot):
-        return struct.unpack_from("<Q", self.memory, _slot_at(slot))[0]
+        return self._words[_slot_at(slot) // 8]
+
+
+def shared_words(memory):
+    """Returns shared memory as words of 8 bytes, each of which is read and written at once.
+    `struct` is not for words that the other end sees: it clears them first, or copies bytes."""
+    return memoryview(memory).cast("Q")
 
 
 def _slot_at(slot):

@@ -35,7 +35,7 @@ class Publisher:
         for page, _ in self.readers.values():
             page.close()
         if self.ring:
-            self.ring.memory.close()
+            self.ring.close()
             os.close(self.ring.file)
 
     def announce(self, name, keeps_last=True):

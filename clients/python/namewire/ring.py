@@ -12,6 +12,7 @@ from .connection import (
     SEAL_GROW,
     SEAL_SEAL,
     SEAL_SHRINK,
+    shared_words,
 )
 
 HEAD_LEN, ITEM_LEN, RECORD_LEN = 4096, 16, 32
@@ -30,11 +31,16 @@ class Ring:
 
     def __init__(self, size, items, memory):
         self.size, self.items, self.memory = size, items, memory
+        self.words = shared_words(memory)
         self.data_at = data_at(items)
         self.record_bytes_max = size // 4 - RECORD_LEN
 
+    def close(self):
+        self.words.release()
+        self.memory.close()
+
     def load(self, at):
-        return struct.unpack_from("<Q", self.memory, at)[0]
+        return self.words[at // 8]
 
     def offset(self, position):
         return self.data_at + (position & (self.size - 1))
@@ -67,7 +73,7 @@ class RingWriter(Ring):
         self.store(MAGIC_AT, MAGIC)
 
     def store(self, at, value):
-        struct.pack_into("<Q", self.memory, at, value)
+        self.words[at // 8] = value
 
     def tail_after(self, length):
         record = padded(RECORD_LEN + length)

@@ -42,7 +42,7 @@ class Subscriber:
 
     def close(self):
         for source in self.sources:
-            source.reader.memory.close()
+            source.reader.close()
         self.connection.close()
 
     def subscribe(self, pattern, wants_last=True):

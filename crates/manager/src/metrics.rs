@@ -1,68 +1,64 @@
 //! `/metrics` of a manager: Prometheus text format, version 0.0.4, from the map.
 
-use nw_api::network::{GraphInstanceState, NetworkGraph, NetworkState};
-use std::fmt::Write;
+use nw_api::exposition::Exposition;
+use nw_api::network::{GraphInstance, GraphInstanceState, NetworkGraph, NetworkState};
+
+/// Name, help and value of each gauge of an instance.
+type InstanceGauge = (&'static str, &'static str, fn(&GraphInstance) -> f64);
+
+const INSTANCE_GAUGES: [InstanceGauge; 6] = [
+    ("nw_network_instance_up", "1 if an instance runs.", |instance| {
+        f64::from(instance.state == GraphInstanceState::Running)
+    }),
+    ("nw_network_instance_cpu_cores", "Processor cores in use by an instance.", |instance| {
+        instance.cpu_cores
+    }),
+    ("nw_network_instance_resident_bytes", "Resident memory of an instance.", |instance| {
+        instance.resident_bytes as f64
+    }),
+    ("nw_network_instance_interests_rate", "Interests received per second.", |instance| {
+        instance.rates.interests
+    }),
+    ("nw_network_instance_dropped_rate", "Packets dropped per second.", |instance| {
+        instance.rates.dropped
+    }),
+    ("nw_network_instance_pending", "Interests pending in an instance.", |instance| {
+        instance.pending as f64
+    }),
+];
 
 /// Encodes all metrics.
 pub fn encode(graph: &NetworkGraph) -> String {
-    let mut out = String::new();
-    let mut family = |name: &str, help: &str, samples: Vec<(String, f64)>| {
-        // Writing to a string does not fail.
-        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge");
-        for (labels, value) in samples {
-            let _ = writeln!(out, "{name}{labels} {value}");
+    let mut text = Exposition::default();
+    let is_converged = u8::from(graph.state == NetworkState::Converged);
+    text.single("nw_network_converged", "gauge", "1 if all is as described.", is_converged);
+    text.single("nw_network_version", "gauge", "Version of the document.", graph.version);
+    let help = "Conditions that an operator should know.";
+    text.single("nw_network_conditions", "gauge", help, graph.conditions.len());
+    let name = "nw_network_instances_wanted";
+    text.family(name, "gauge", "Instances of a service that are wanted.");
+    for service in &graph.services {
+        text.sample(name, &[("service", &service.name)], service.wanted);
+    }
+    let name = "nw_network_instances_running";
+    text.family(name, "gauge", "Instances of a service that run.");
+    for service in &graph.services {
+        text.sample(name, &[("service", &service.name)], service.running);
+    }
+    for (name, help, value) in INSTANCE_GAUGES {
+        text.family(name, "gauge", help);
+        for instance in &graph.instances {
+            let labels: [(&str, &dyn core::fmt::Display); 2] =
+                [("instance", &instance.name), ("host", &instance.host)];
+            text.sample(name, &labels, value(instance));
         }
-    };
-    let is_converged = f64::from(graph.state == NetworkState::Converged);
-    family(
-        "nw_network_converged",
-        "1 if all is as described.",
-        vec![(String::new(), is_converged)],
-    );
-    let version = graph.version as f64;
-    family("nw_network_version", "Version of the document.", vec![(String::new(), version)]);
-    let conditions = graph.conditions.len() as f64;
-    let help = "Conditions that a person should know.";
-    family("nw_network_conditions", help, vec![(String::new(), conditions)]);
-    let services = |value: fn(&nw_api::network::GraphService) -> u32| {
-        let sample = |service| (label("service", service), f64::from(value(service)));
-        fn label(name: &str, service: &nw_api::network::GraphService) -> String {
-            format!("{{{name}=\"{}\"}}", service.name)
-        }
-        graph.services.iter().map(sample).collect::<Vec<_>>()
-    };
-    let help = "Instances of a service that are wanted.";
-    family("nw_network_instances_wanted", help, services(|service| service.wanted));
-    let help = "Instances of a service that run.";
-    family("nw_network_instances_running", help, services(|service| service.running));
-    let instances = |value: fn(&nw_api::network::GraphInstance) -> f64| {
-        let sample = |instance: &nw_api::network::GraphInstance| {
-            let (name, host) = (&instance.name, &instance.host);
-            (format!("{{instance=\"{name}\",host=\"{host}\"}}"), value(instance))
-        };
-        graph.instances.iter().map(sample).collect::<Vec<_>>()
-    };
-    let is_up = |instance: &nw_api::network::GraphInstance| {
-        f64::from(instance.state == GraphInstanceState::Running)
-    };
-    family("nw_network_instance_up", "1 if an instance runs.", instances(is_up));
-    let help = "Processor cores in use by an instance.";
-    family("nw_network_instance_cpu_cores", help, instances(|instance| instance.cpu_cores));
-    let help = "Resident memory of an instance.";
-    family("nw_network_instance_resident_bytes", help, instances(|i| i.resident_bytes as f64));
-    let help = "Interests received per second.";
-    family("nw_network_instance_interests_rate", help, instances(|i| i.rates.interests));
-    let help = "Packets dropped per second.";
-    family("nw_network_instance_dropped_rate", help, instances(|i| i.rates.dropped));
-    let help = "Interests pending in an instance.";
-    family("nw_network_instance_pending", help, instances(|instance| instance.pending as f64));
-    out
+    }
+    text.finish()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nw_api::network::GraphInstance;
 
     #[test]
     fn instance_has_a_sample_of_each_metric() {

@@ -7,6 +7,7 @@
 //! identifiers in one table. Table 8 has no false positives. Among the others the one with the
 //! fewest bits (*fpa*) or with the fewest false positives nearby (*fpr*) is chosen.
 
+use nw_packet_types::random::splitmix64;
 use nw_wire::publication::{FID_BITS, Fid};
 
 /// Candidate tables.
@@ -54,10 +55,10 @@ impl LinkScheme {
         }
         let bits = u64::from(self.bits.clamp(1, FID_BITS as u16));
         let ones = u32::from(self.ones.clamp(1, 32)).min(bits as u32);
-        let mut state = mix(self.seed ^ u64::from(number) << 8 ^ u64::from(table));
+        let mut state = splitmix64(self.seed ^ u64::from(number) << 8 ^ u64::from(table));
         let mut id = Fid::EMPTY;
         while id.count_ones() < ones {
-            state = mix(state);
+            state = splitmix64(state);
             id = id.union(Fid::of_bit((state % bits) as u8));
         }
         Some(id)
@@ -73,14 +74,6 @@ impl LinkScheme {
         let fill = f64::from(filter.count_ones()) / f64::from(self.bits);
         fill.powi(i32::from(self.ones))
     }
-}
-
-/// A step of splitmix64.
-const fn mix(state: u64) -> u64 {
-    let z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// How a filter is chosen among the candidates.

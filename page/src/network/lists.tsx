@@ -54,7 +54,7 @@ function ListTable(props: {
 }
 
 export function NetworkRoutes({ tick }: { tick: number }) {
-  // Routes change seldom: asked for every few samples.
+  // Routes rarely change: requested every few samples.
   const routes = useList<Schemas['NetworkRoute']>('/v1/routes', Math.floor(tick / 3));
   return (
     <ListTable

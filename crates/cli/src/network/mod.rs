@@ -71,7 +71,7 @@ pub enum NetworkCommand {
         /// Print the text of this version
         #[arg(long, value_name = "VERSION")]
         text: Option<u64>,
-        /// List what was asked for, by whom, and the result
+        /// List changes that were requested, with author and result
         #[arg(long, conflicts_with = "text")]
         audit: bool,
         /// Print JSON instead of text

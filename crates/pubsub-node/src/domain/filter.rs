@@ -1,46 +1,40 @@
-//! Forwarding identifiers of the domain (LIPSIN: Jokela et al., SIGCOMM 2009).
+//! Forwarding identifiers of the domain (LIPSIN: Jokela et al., SIGCOMM 2009), by the scheme of
+//! `nw-pubsub`.
 //!
-//! Each directed link has an identifier of [`BITS`] bits in each of [`TABLES`] tables, computed
-//! from its ends, so that no node has to assign it. A tree is the union of its links and of the
-//! internal links of the nodes it ends at; of the candidates, one per table, the one with the
-//! fewest bits is used (*fpa*). Invariant: an identifier above the fill limit is never made.
+//! The number of a directed link is computed from its ends, so that no node has to assign it. A
+//! tree is the union of its links and of the internal links of the nodes it ends at; of the
+//! candidates, one per table, the one with the fewest bits is used (*fpa*). Invariant: an
+//! identifier above the fill limit is never made.
 
 use super::NodeId;
+use nw_packet_types::random::splitmix64;
+use nw_pubsub::filter::{CANDIDATES, Criterion, FILL_BITS_MAX, LinkScheme, choose};
 use nw_wire::publication::Fid;
 
-/// Number of tables.
-pub const TABLES: u8 = 8;
-/// Bits of a link's identifier.
-const BITS: u32 = 5;
-/// Bits of a forwarding identifier that may be set: 70 %.
-pub const FILL_MAX: u32 = 179;
+/// Returns the number of the link between two nodes; of a node's internal link if both are the
+/// same. Two links of a domain have one number by chance only, as they may share an identifier.
+fn link_number(from: NodeId, to: NodeId) -> u32 {
+    splitmix64(splitmix64(from.0) ^ to.0) as u32
+}
 
-/// Returns the identifier of the link between two nodes; of a node's internal link if both are the
-/// same.
+/// Returns the identifier in a table of the link between two nodes; of a node's internal link if
+/// both are the same.
 pub fn link_id(table: u8, from: NodeId, to: NodeId) -> Fid {
-    let mut state = from.0.rotate_left(17) ^ to.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    state ^= u64::from(table) << 56;
-    let mut id = Fid::default();
-    while id.count_ones() < BITS {
-        // SplitMix64.
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        id = id.union(Fid::of_bit((mixed >> 40) as u8));
-    }
-    id
+    LinkScheme::default().link_id(link_number(from, to), table).unwrap_or_default()
 }
 
 /// Returns the table and the identifier of a tree. `None` if every candidate is above the limit.
 pub fn tree_id(links: &[(NodeId, NodeId)]) -> Option<(u8, Fid)> {
-    let candidate = |table| {
-        let union = links
-            .iter()
-            .fold(Fid::default(), |fid, (from, to)| fid.union(link_id(table, *from, *to)));
-        (table, union)
-    };
-    let best = (0..TABLES).map(candidate).min_by_key(|(_, fid)| fid.count_ones())?;
-    (best.1.count_ones() <= FILL_MAX).then_some(best)
+    let scheme = LinkScheme::default();
+    let mut filters = [Fid::default(); CANDIDATES];
+    for (from, to) in links {
+        for (filter, id) in filters.iter_mut().zip(scheme.candidates(link_number(*from, *to))) {
+            *filter = filter.union(id);
+        }
+    }
+    let table = choose(&filters, Criterion::Fpa, &[]);
+    let filter = filters[usize::from(table)];
+    (filter.count_ones() <= FILL_BITS_MAX).then_some((table, filter))
 }
 
 #[cfg(test)]

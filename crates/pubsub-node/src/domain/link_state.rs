@@ -47,7 +47,7 @@ struct Partial {
     parts: Vec<Option<Vec<u8>>>,
 }
 
-/// What this node sends, and to whom.
+/// What this node sends, and the receivers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// All nodes of all interfaces.

@@ -13,12 +13,13 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use filter::{FILL_MAX, link_id, tree_id};
+use filter::{link_id, tree_id};
 use link_state::LinkState;
 pub use link_state::Target;
 use message::{Control, END, HEARTBEAT, KEEPS_LAST, LAST_VALUE, payload_head, split_payload};
 use nw_api::pubsub::status::{DomainCounters, NodeStatus};
 use nw_api::pubsub::{ItemName, ScopePattern};
+use nw_pubsub::filter::FILL_BITS_MAX;
 use nw_wire::publication::{
     Envelope, EnvelopeBuilder, EnvelopeKind, Fid, FragmentInfo, Label, StreamPosition,
 };
@@ -412,7 +413,7 @@ impl Domain {
             return;
         }
         let (table, fid) = (envelope.table(), envelope.fid());
-        if fid.count_ones() > FILL_MAX {
+        if fid.count_ones() > FILL_BITS_MAX {
             self.counters.fill_limit += 1;
             return;
         }

@@ -1,4 +1,4 @@
-//! Items with their publishers and subscribers, and which publisher serves whom.
+//! Items with their publishers and subscribers, and which publisher serves which subscribers.
 
 use super::Delivery;
 use super::network::{Network, Node};

@@ -54,8 +54,9 @@ pub struct CubicWindow {
 struct Trial {
     packets: f64,
     slow_start_threshold: f64,
+    /// Longest delay of a round in the trial.
     delay: Duration,
-    /// Rounds with that delay.
+    /// Rounds with a long delay.
     long_rounds: u32,
     /// Rounds without it since the last one with it.
     short_rounds: u32,
@@ -224,6 +225,9 @@ impl CubicWindow {
         let trial = self.trial.get_or_insert(new);
         trial.long_rounds += 1;
         trial.short_rounds = 0;
+        // The queue of the window before is seen one round later: a window that doubled in slow
+        // start has filled it meanwhile.
+        trial.delay = trial.delay.max(delay);
         if delay * 4 < trial.delay * 3 || trial.long_rounds > LONG_ROUNDS {
             *trial = new;
         }
@@ -365,6 +369,17 @@ mod tests {
         window.on_congestion(Timestamp::from_millis(1), Timestamp::from_millis(1));
         window.on_round(round(10, 45));
         assert!(window.packets() < 28, "a mark ends that");
+    }
+
+    /// Slow start over a link of 20 Mbit/s: the queue that a window of 13 packets fills is seen
+    /// after the round that ended its growth.
+    #[test]
+    fn window_of_slow_start_is_not_restored_over_a_queue() {
+        let mut window = CubicWindow::new(13, 1000);
+        for shortest_ms in [13, 31, 10, 10, 14, 11, 14] {
+            assert!(!window.on_round(round(2, shortest_ms)), "{shortest_ms} ms are of a queue");
+        }
+        assert!(window.packets() < 7, "{} packets", window.packets());
     }
 
     #[test]

@@ -9,6 +9,8 @@ use nw_element_api::Timestamp;
 
 /// Time after which the shortest round-trip time is measured anew: routes change.
 const BASE_TIME: Duration = Duration::from_secs(10);
+/// Round-trip times of a round that are kept.
+const SAMPLES_MAX: usize = 1024;
 
 /// Round-trip times of one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,12 +19,21 @@ pub struct Round {
     pub base: Duration,
     /// Shortest of this round.
     pub shortest: Duration,
+    /// Median of this round.
+    pub median: Duration,
 }
 
 impl Round {
     /// Returns the time that packets waited in queues throughout the round.
     pub fn queue_delay(&self) -> Duration {
         self.shortest.saturating_sub(self.base)
+    }
+
+    /// Returns the median time by which packets took longer than the shortest of the last seconds.
+    /// Unlike [`queue_delay`](Self::queue_delay), one packet that overtook others does not shorten
+    /// it.
+    pub fn median_delay(&self) -> Duration {
+        self.median.saturating_sub(self.base)
     }
 }
 
@@ -34,19 +45,21 @@ pub struct QueueDelay {
     previous_base: Option<Duration>,
     base_since: Timestamp,
     round_start: Timestamp,
-    shortest: Option<Duration>,
+    /// Round-trip times of the current round, at most [`SAMPLES_MAX`].
+    samples: Vec<Duration>,
 }
 
 impl QueueDelay {
     /// Returns one round-trip time beside the shortest of the last seconds.
     pub fn compare(&self, rtt: Duration) -> Round {
         let base = [self.base, self.previous_base].into_iter().flatten().min().unwrap_or(rtt);
-        Round { base, shortest: rtt }
+        Round { base, shortest: rtt, median: rtt }
     }
 
     /// Measures the shortest round-trip time anew, from the next reply on.
-    pub const fn restart(&mut self) {
-        (self.base, self.previous_base, self.shortest) = (None, None, None);
+    pub fn restart(&mut self) {
+        (self.base, self.previous_base) = (None, None);
+        self.samples.clear();
     }
 
     /// Adds the round-trip time of a packet sent once, at `sent`. Returns the round that it ends:
@@ -57,15 +70,18 @@ impl QueueDelay {
             self.base_since = now;
         }
         self.base = Some(self.base.map_or(rtt, |base| base.min(rtt)));
-        let shortest = self.shortest.map_or(rtt, |shortest| shortest.min(rtt));
-        self.shortest = Some(shortest);
+        if self.samples.len() < SAMPLES_MAX {
+            self.samples.push(rtt);
+        }
         if sent < self.round_start {
             return None;
         }
         self.round_start = now;
-        self.shortest = None;
         let base = [self.base, self.previous_base].into_iter().flatten().min()?;
-        Some(Round { base, shortest })
+        self.samples.sort_unstable();
+        let (shortest, median) = (*self.samples.first()?, self.samples[self.samples.len() / 2]);
+        self.samples.clear();
+        Some(Round { base, shortest, median })
     }
 }
 
@@ -80,12 +96,13 @@ mod tests {
         let mut delay = QueueDelay::default();
         let at = |ms| Timestamp::from_millis(ms);
         let first = delay.sample(at(20), at(0), MS * 20);
-        assert_eq!(first, Some(Round { base: MS * 20, shortest: MS * 20 }));
+        assert_eq!(first, Some(Round { base: MS * 20, shortest: MS * 20, median: MS * 20 }));
         // Sent before the first round ended.
         assert_eq!(delay.sample(at(60), at(10), MS * 50), None);
         assert_eq!(delay.sample(at(61), at(11), MS * 50), None);
         let second = delay.sample(at(90), at(30), MS * 60).expect("the round ends");
         assert_eq!((second.shortest, second.queue_delay()), (MS * 50, MS * 30));
+        assert_eq!(second.median_delay(), MS * 30);
     }
 
     #[test]

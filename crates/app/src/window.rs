@@ -60,6 +60,8 @@ struct Trial {
     long_rounds: u32,
     /// Rounds without it since the last one with it.
     short_rounds: u32,
+    /// The window is half of what it was.
+    is_halved: bool,
 }
 
 impl Trial {
@@ -71,9 +73,12 @@ impl Trial {
     }
 }
 
-/// Rounds in which the window must halve, so that a trial fails: shares of a link become equal more
-/// slowly.
-const LONG_ROUNDS: u32 = 4;
+/// Rounds in which the window must halve, and the delay stay, so that a trial fails: shares of a
+/// link become equal more slowly.
+const LONG_ROUNDS: u32 = 5;
+/// Part of a trial's delay from which on that of half the window is the same: a queue of this
+/// window would have left less than half.
+const SAME_DELAY: f64 = 0.6;
 /// Rounds in a row without delay that end a trial.
 const SHORT_ROUNDS: u32 = 4;
 /// Rounds after a failed trial in which delay is ignored unless a signal of congestion comes:
@@ -195,7 +200,7 @@ impl CubicWindow {
             }
             return false;
         }
-        if self.ends_trial(round.median_delay()) {
+        if self.ends_trial(round) {
             return true;
         }
         // Packets of this window that wait in queues, as in TCP Vegas: with many downloads on a
@@ -219,21 +224,33 @@ impl CubicWindow {
 
     /// Handles a round with too long a delay. If the window was halved and the delay is still the
     /// same, restores the window and returns true.
-    fn ends_trial(&mut self, delay: Duration) -> bool {
-        let (packets, slow_start_threshold) = (self.packets, self.slow_start_threshold);
-        let new = Trial { packets, slow_start_threshold, delay, long_rounds: 0, short_rounds: 0 };
+    fn ends_trial(&mut self, round: Round) -> bool {
+        let new = Trial {
+            packets: self.packets,
+            slow_start_threshold: self.slow_start_threshold,
+            delay: Duration::ZERO,
+            long_rounds: 0,
+            short_rounds: 0,
+            is_halved: false,
+        };
         let trial = self.trial.get_or_insert(new);
         trial.long_rounds += 1;
         trial.short_rounds = 0;
-        // The queue of the window before is seen one round later: a window that doubled in slow
-        // start has filled it meanwhile.
-        trial.delay = trial.delay.max(delay);
-        if delay * 4 < trial.delay * 3 || trial.long_rounds > LONG_ROUNDS {
-            *trial = new;
-        }
-        if packets * 2.0 > trial.packets {
+        // The queue of a window is seen one round later, as most replies of this round were
+        // requested before it: that of a window that doubled, and that of one that was halved.
+        trial.delay = trial.delay.max(round.median_delay());
+        let was_halved =
+            core::mem::replace(&mut trial.is_halved, self.packets * 2.0 <= trial.packets);
+        let is_shorter = was_halved
+            && round.queue_delay().as_secs_f64() < SAME_DELAY * trial.delay.as_secs_f64();
+        if is_shorter || trial.long_rounds > LONG_ROUNDS {
+            *trial = Trial { delay: round.median_delay(), long_rounds: 1, ..new };
             return false;
         }
+        if !was_halved {
+            return false;
+        }
+        let trial = *trial;
         self.packets = trial.packets;
         self.slow_start_threshold = trial.slow_start_threshold;
         self.window_at_loss = self.packets;
@@ -389,8 +406,7 @@ mod tests {
     fn window_is_not_restored_because_some_packets_overtook_others() {
         let mut window = CubicWindow::new(12, 1000);
         for (shortest_ms, median_ms) in [(17, 38), (22, 34), (22, 36), (18, 21), (18, 21)] {
-            let round =
-                Round { median: Duration::from_millis(median_ms), ..round(5, shortest_ms) };
+            let round = Round { median: Duration::from_millis(median_ms), ..round(5, shortest_ms) };
             assert!(!window.on_round(round), "{median_ms} ms are of a queue");
         }
     }

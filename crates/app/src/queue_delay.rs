@@ -70,8 +70,10 @@ impl QueueDelay {
             self.base_since = now;
         }
         self.base = Some(self.base.map_or(rtt, |base| base.min(rtt)));
-        if self.samples.len() < SAMPLES_MAX {
-            self.samples.push(rtt);
+        match self.samples.get_mut(SAMPLES_MAX - 1) {
+            None => self.samples.push(rtt),
+            // The shortest stays exact.
+            Some(last) => *last = rtt.min(*last),
         }
         if sent < self.round_start {
             return None;
@@ -103,6 +105,20 @@ mod tests {
         let second = delay.sample(at(90), at(30), MS * 60).expect("the round ends");
         assert_eq!((second.shortest, second.queue_delay()), (MS * 50, MS * 30));
         assert_eq!(second.median_delay(), MS * 30);
+    }
+
+    #[test]
+    fn shortest_time_of_a_long_round_is_exact() {
+        let mut delay = QueueDelay::default();
+        let at = |ms| Timestamp::from_millis(ms);
+        delay.sample(at(20), at(0), MS * 20);
+        for _ in 0..2 * SAMPLES_MAX {
+            assert_eq!(delay.sample(at(60), at(10), MS * 50), None);
+        }
+        delay.sample(at(61), at(10), MS * 30);
+        let round = delay.sample(at(90), at(30), MS * 60).expect("the round ends");
+        assert_eq!((round.shortest, round.median), (MS * 30, MS * 50));
+        assert!(delay.samples.capacity() <= 2 * SAMPLES_MAX);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAMS: &[&str] = &["reuseport", "xdp", "probe", "balancer", "benchmark", "held"];
+const PROGRAMS: &[&str] = &["reuseport", "xdp", "probe", "balancer", "benchmark", "held", "lipsin"];
 
 fn main() {
     println!("cargo:rerun-if-changed=bpf");

@@ -7,6 +7,7 @@ pub mod control_targets;
 pub mod graph_target;
 pub mod link_target;
 pub mod metadata_target;
+pub mod ndncert_target;
 pub mod publication_target;
 pub mod rest_target;
 pub mod safebag_target;

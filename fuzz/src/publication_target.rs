@@ -98,6 +98,7 @@ pub fn envelope(bytes: &[u8]) -> Outcome {
     let fields = Envelope::forwarding_fields(bytes).expect("it was checked");
     assert_eq!((fields.fid, fields.hop_limit), (checked.fid(), checked.hop_limit()));
     assert_eq!(bytes[fields.offset], checked.hop_limit());
+    assert_eq!(Envelope::forwarding_stages(bytes).ok(), checked.staged());
     let ids = checked.ids().to_ids();
     let mut encoded = Vec::new();
     EnvelopeBuilder {
@@ -106,6 +107,7 @@ pub fn envelope(bytes: &[u8]) -> Outcome {
         class: checked.class(),
         table: checked.table(),
         fid: checked.fid(),
+        staged: checked.staged(),
         stream: checked.stream(),
         fragment: checked.fragment(),
         ids: &ids,

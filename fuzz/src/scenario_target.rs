@@ -1,4 +1,4 @@
-//! Files of the simulator: scenarios, and topologies in GML or as lists of links.
+//! Files of the simulator: scenarios, and topologies in GML, of Mini-NDN or as lists of links.
 //! Replayed by `crates/sim/tests/corpus.rs`.
 
 use nw_sim::{Overrides, Scenario, Topology};
@@ -18,8 +18,8 @@ pub fn scenario(bytes: &[u8]) -> Result<(), &'static str> {
     }
 }
 
-/// Parses a topology. The first byte is the format: `g` is GML, anything else a list of links. An
-/// accepted topology satisfies the invariants of [`Topology`].
+/// Parses a topology. The first byte is the format: `g` is GML, anything else a list of links or
+/// a file of Mini-NDN. An accepted topology satisfies the invariants of [`Topology`].
 pub fn topology(bytes: &[u8]) -> Result<(), &'static str> {
     let Some((format, text)) = bytes.split_first() else { return Err("refused") };
     let Ok(text) = core::str::from_utf8(text) else { return Err("refused") };

@@ -12,6 +12,7 @@ import {
   type Connection,
 } from './api';
 import { ClusterView } from './cluster/view';
+import { RecordingView } from './recording/view';
 import { NetworkView } from './network/view';
 import { RouterView } from './router/view';
 
@@ -25,6 +26,7 @@ const TITLES: Record<string, string> = {
   router: 'Router',
   network: 'Network',
   balancer: 'Cluster',
+  recording: 'Recording',
 };
 const THEMES = ['auto', 'light', 'dark'] as const;
 type Theme = (typeof THEMES)[number];
@@ -79,7 +81,12 @@ function Page() {
       </div>
     );
   const View =
-    { router: RouterView, network: NetworkView, balancer: ClusterView }[info.program] ?? RouterView;
+    {
+      router: RouterView,
+      network: NetworkView,
+      balancer: ClusterView,
+      recording: RecordingView,
+    }[info.program] ?? RouterView;
   return (
     <>
       <Header
@@ -134,7 +141,7 @@ function Header(props: { info: PageInfo; connection: Connection; onLogOut(): voi
             applyTheme(wanted);
           }}
         >
-          <option value="auto">as the system</option>
+          <option value="auto">system</option>
           <option value="light">light</option>
           <option value="dark">dark</option>
         </select>

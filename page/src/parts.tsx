@@ -98,7 +98,8 @@ const WINDOW_S = 300;
 
 /** Returns the times of the axis: at least a minute, at most five. */
 function timeRange(first: number | undefined, last: number | null): [number, number] {
-  const end = last ?? WINDOW_S;
+  // Without a sample the axis ends now.
+  const end = last ?? Date.now() / 1000;
   return [end - Math.min(WINDOW_S, Math.max(60, end - (first ?? end))), end];
 }
 
@@ -107,6 +108,8 @@ interface CurveLine {
   /** Name of a colour of the style sheet. */
   color: string;
   dash?: number[];
+  /** The line has a scale of its own, from 0, without an axis. */
+  ownScale?: boolean;
 }
 
 /** Curves over time. `tick` changes when there are new samples. */
@@ -117,10 +120,17 @@ export function Chart(props: {
   label: string;
   tick: number;
   height?: number;
+  /** The axis shows all samples, in seconds from the start, and not the last minutes. */
+  isWhole?: boolean;
+  /** A moment that is marked, seconds. */
+  mark?: number;
 }) {
   const frame = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
+  const mark = useRef(props.mark);
+  mark.current = props.mark;
   const { curves, lines, height = 170 } = props;
+  const time = (value: number) => (props.isWhole ? `${value} s` : clock(value * 1000));
   useEffect(() => {
     const element = frame.current!;
     const color = (name: string) =>
@@ -135,22 +145,41 @@ export function Chart(props: {
         width: Math.max(200, element.clientWidth),
         height,
         cursor: { y: false },
+        // The last time of the axis needs space on its right.
+        padding: [8, 30, 0, 0],
+        hooks: {
+          draw: [
+            ({ ctx, bbox, valToPos }) => {
+              if (mark.current === undefined) return;
+              const x = Math.round(valToPos(mark.current, 'x', true));
+              ctx.fillStyle = color('text');
+              ctx.fillRect(x, bbox.top, Math.max(1, devicePixelRatio), bbox.height);
+            },
+          ],
+        },
         scales: {
-          x: { range: (_plot, _min, max: number | null) => timeRange(curves.times[0], max) },
+          x: {
+            time: !props.isWhole,
+            range: (_plot, min: number | null, max: number | null) =>
+              props.isWhole
+                ? [curves.times[0] ?? min ?? 0, curves.times.at(-1) ?? max ?? 1]
+                : timeRange(curves.times[0], max),
+          },
           y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.15)] },
+          own: { range: (_plot, _min, max) => [0, Math.max(1, max) * 1.4] },
         },
         axes: [
-          { ...axis, space: 72, values: (_plot, ticks) => ticks.map((tick) => clock(tick * 1000)) },
+          { ...axis, size: 34, space: 72, values: (_plot, ticks) => ticks.map(time) },
           { ...axis, size: 66, values: (_plot, ticks) => ticks.map((tick) => props.format(tick)) },
         ],
         series: [
           {
             label: 'Time',
-            value: (_plot, value: number | null | undefined) =>
-              value == null ? '–' : clock(value * 1000),
+            value: (_plot, value: number | null | undefined) => (value == null ? '–' : time(value)),
           },
-          ...lines.map(({ text, color: name, dash }) => ({
+          ...lines.map(({ text, color: name, dash, ownScale }) => ({
             label: text,
+            scale: ownScale ? 'own' : 'y',
             stroke: () => color(name),
             width: 2,
             dash,
@@ -167,11 +196,21 @@ export function Chart(props: {
       plot.current?.setSize({ width: Math.max(200, element.clientWidth), height }),
     );
     resizes.observe(element);
-    const themes = new MutationObserver(() => plot.current?.redraw());
+    const recolor = () => {
+      plot.current?.redraw();
+      element.querySelectorAll<HTMLElement>('.u-series').forEach((row, index) => {
+        const marker = row.querySelector<HTMLElement>('.u-marker');
+        if (marker && index > 0) marker.style.borderColor = color(lines[index - 1]!.color);
+      });
+    };
+    const themes = new MutationObserver(recolor);
     themes.observe(document.documentElement, { attributeFilter: ['data-theme'] });
+    const media = matchMedia('(prefers-color-scheme: dark)');
+    media.addEventListener('change', recolor);
     return () => {
       resizes.disconnect();
       themes.disconnect();
+      media.removeEventListener('change', recolor);
       plot.current?.destroy();
     };
   }, [curves]);
@@ -179,8 +218,11 @@ export function Chart(props: {
     const current = plot.current;
     current?.setData([curves.times, ...curves.values] as uPlot.AlignedData);
     // Without a pointer over the curves the legend has the newest values.
-    if (current && curves.times.length > 0 && (current.cursor.left ?? -1) < 0)
-      current.setLegend({ idx: curves.times.length - 1 });
-  }, [props.tick, curves]);
+    if (current && curves.times.length > 0 && (current.cursor.left ?? -1) < 0) {
+      const marked =
+        props.mark === undefined ? -1 : curves.times.findIndex((at) => at >= props.mark!);
+      current.setLegend({ idx: marked < 0 ? curves.times.length - 1 : marked });
+    }
+  }, [props.tick, curves, props.mark]);
   return <div class="chart" ref={frame} role="img" aria-label={props.label} />;
 }

@@ -30,6 +30,16 @@ export function Tabs({ tabs }: { tabs: Tab[] }) {
     list.current?.querySelectorAll('button')[next]?.focus();
   };
   const current = tabs.find(({ id }) => id === open) ?? tabs[0]!;
+  useEffect(() => {
+    // In a narrow window the list scrolls: the open tab stays visible.
+    const reveal = () => {
+      const tab = list.current?.querySelector<HTMLElement>('[aria-selected="true"]');
+      if (tab) list.current!.scrollLeft = tab.offsetLeft - list.current!.clientWidth / 3;
+    };
+    reveal();
+    addEventListener('resize', reveal);
+    return () => removeEventListener('resize', reveal);
+  }, [current.id]);
   return (
     <>
       <div class="tabs" role="tablist" aria-label="Views" ref={list} onKeyDown={onKey}>

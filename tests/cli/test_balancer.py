@@ -10,35 +10,10 @@ import subprocess
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
+from balancer_cluster import FILE, MEMBER, BalancerCluster, run
 from command_line import NW, TIMEOUT_S, CommandLine
-
-FILE = """
-[cluster]
-addresses = ["192.0.2.1"]
-interfaces = ["out", "in1", "in2"]
-attach = "generic"
-control_member = "m1"
-state_dir = "{folder}/state"
-bpffs_dir = "{pin}"
-secret = "a secret of this test alone"
-{cluster}
-[health]
-interval_ms = 200
-timeout_ms = 400
-[routes]
-interval_ms = 100
-[control]
-path = "{folder}/b.sock"
-{extra}
-"""
-MEMBER = """
-[[member]]
-name = "m{n}"
-addresses = ["10.1.{n}.2"]
-port = 640{n}
-control = "{folder}/m{n}.sock"
-"""
 
 
 class ConfigAndArguments(CommandLine):
@@ -97,6 +72,19 @@ class ConfigAndArguments(CommandLine):
         ):
             self.assertIn(f"\n{section}\n", text)
 
+    def test_members_as_pods_need_a_program_with_kubernetes(self):
+        pods = '[elastic]\nenabled = true\nengine = "kubernetes"\nstateful_set = "site/m"\n'
+        path = self.file(self.config_text(extra=pods))
+        command = [NW, "network", "kubernetes", "crd"]
+        if subprocess.run(command, check=False, capture_output=True).returncode == 0:
+            can_run, refused = "this balancer can run with", "no cluster is configured"
+        else:
+            can_run, refused = "`kubernetes`, which this one lacks", "--features kubernetes"
+        checked = self.nw("balancer", "config", "--check", path).stdout.decode()
+        self.assertIn(can_run, checked)
+        with mock.patch.dict(os.environ, {"KUBECONFIG": f"{self.folder}/none"}):
+            self.assertIn(refused, self.nw("balancer", "run", "-c", path, code=1).stderr.decode())
+
     def test_commands_without_balancer_fail(self):
         place = ("--control", f"{self.folder}/none.sock")
         for args in (
@@ -126,6 +114,8 @@ class ConfigAndArguments(CommandLine):
             (["drain", "m1", "--wait", "--undo"], "cannot be used with"),
             (["run"], "--config"),
             (["remove"], "<NAME>"),
+            (["agent", "m1", "--enrol", "nw1-x"], "--balancer"),
+            (["agent", "m1", "--balancer", "x:1", "--control", "y"], "cannot be used with"),
         ):
             self.assertIn(part, self.nw("balancer", *args, code=2).stderr.decode())
         self.assertIn(
@@ -193,233 +183,8 @@ class ConfigAndArguments(CommandLine):
         self.assertFalse((Path(self.folder) / "b.sock").exists())
 
 
-def run(*args):
-    completed = subprocess.run(
-        [str(word) for word in args], capture_output=True, text=True, stdin=subprocess.DEVNULL
-    )
-    if completed.returncode != 0:
-        raise RuntimeError(f"{args}: {completed.stderr}")
-    return completed.stdout
-
-
-def missing_requirement():
-    """Returns why a cluster can't run here; None when it can."""
-    if os.geteuid() != 0:
-        return "network namespaces and kernel programs need root"
-    for tool in ("ip", "nsenter", "mount"):
-        if not shutil.which(tool):
-            return f"there is no {tool}: apt install iproute2 util-linux"
-    name = f"nwb{os.getpid()}"
-    try:
-        run("ip", "netns", "add", name)
-        run("ip", "netns", "del", name)
-    except RuntimeError as error:
-        return f"no network namespaces here: {error}"
-    return None
-
-
-@unittest.skipIf(missing_requirement(), missing_requirement() or "")
-class Cluster(CommandLine):
-    """A balancer in front of two routers in network namespaces, with the routers of a consumer and
-    a producer outside."""
-
-    def setUp(self):
-        super().setUp()
-        self.namespaces = {
-            netns: f"nwb{os.getpid()}-{netns}" for netns in ("bal", "out", "m1", "m2")
-        }
-        for netns in self.namespaces.values():
-            run("ip", "netns", "add", netns)
-            self.addCleanup(subprocess.run, ["ip", "netns", "del", netns], capture_output=True)
-        self.pin = Path(self.folder) / "bpf"
-        self.pin.mkdir()
-        run("mount", "-t", "bpf", "bpf", self.pin)
-        self.addCleanup(subprocess.run, ["umount", "-l", self.pin], capture_output=True)
-        self.add_link("out", "out", "192.0.2.1/24", "192.0.2.2/24")
-        for n in (1, 2):
-            self.add_link(f"m{n}", f"in{n}", f"10.1.{n}.1/24", f"10.1.{n}.2/24")
-            run(
-                "ip",
-                "-n",
-                self.namespaces[f"m{n}"],
-                "route",
-                "add",
-                "default",
-                "via",
-                f"10.1.{n}.1",
-            )
-        self.balancer = None
-        # Numbers of the members in the file, and of those without a socket on the balancer's
-        # machine.
-        self.numbers, self.without_socket = (1, 2), 0
-
-    def add_link(self, netns, name, near, far):
-        balancer_netns, peer_netns = self.namespaces["bal"], self.namespaces[netns]
-        run(
-            "ip",
-            "-n",
-            balancer_netns,
-            "link",
-            "add",
-            name,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            "wire",
-            "netns",
-            peer_netns,
-        )
-        for link_netns, link, address in ((balancer_netns, name, near), (peer_netns, "wire", far)):
-            run("ip", "-n", link_netns, "address", "add", address, "dev", link)
-            run("ip", "-n", link_netns, "link", "set", link, "up")
-            run("ip", "-n", link_netns, "link", "set", "lo", "up")
-
-    def start_in(self, netns, *args, **options):
-        args = ["nsenter", f"--net=/run/netns/{self.namespaces[netns]}", *map(str, args)]
-        process = subprocess.Popen(args, stdin=subprocess.DEVNULL, **options)
-
-        def finish():
-            if process.poll() is None:
-                process.send_signal(signal.SIGCONT)
-                process.kill()
-            process.communicate()
-
-        self.addCleanup(finish)
-        return process
-
-    def route(self, name, netns, listen, extra=""):
-        """Starts a router and returns its process."""
-        path, sock = Path(self.folder) / f"{name}.toml", Path(self.folder) / f"{name}.sock"
-        path.write_text(
-            f'[faces.unix]\npath = "{sock}"\n[faces.udp]\nlisten = ["{listen}"]\nreliability = false\n[faces.tcp]\nlisten = []\n{extra}'
-        )
-        log = open(Path(self.folder) / f"{name}.log", "w")
-        self.addCleanup(log.close)
-        process = self.start_in(netns, NW, "run", "-c", path, stderr=log)
-        self.until(
-            lambda: self.is_listening(sock), f"{name} answers: " + Path(log.name).read_text()
-        )
-        return process
-
-    def is_listening(self, path):
-        with socket.socket(socket.AF_UNIX) as s:
-            return s.connect_ex(str(path)) == 0
-
-    def balance(self, cluster="", extra="", keep=False, folder=None):
-        texts = {n: MEMBER.format(n=n, folder=self.folder) for n in self.numbers}
-        if self.without_socket:
-            texts[self.without_socket] = texts[self.without_socket].split("control =")[0]
-        text = FILE.format(
-            folder=self.folder, pin=self.pin, cluster=cluster, extra=extra
-        ) + "".join(texts.values())
-        if folder:
-            text = text.replace(f'state_dir = "{self.folder}/state"', f'state_dir = "{folder}"')
-        path = Path(self.folder) / "b.toml"
-        path.write_text(text)
-        self.log = Path(self.folder) / "b.log"
-        with open(self.log, "w") as log:
-            self.balancer = self.start_in(
-                "bal", NW, "balancer", "run", "-c", path, *(["--keep"] if keep else []), stderr=log
-            )
-        self.until(
-            lambda: " running " in self.log.read_text() or self.balancer.poll() is not None,
-            "the balancer runs",
-        )
-        self.assertIsNone(self.balancer.poll(), self.log.read_text())
-
-    def start_all(self, trust="", **options):
-        self.members = {
-            n: self.route(f"m{n}", f"m{n}", f"10.1.{n}.2:640{n}", trust) for n in (1, 2)
-        }
-        self.route("producer", "out", "192.0.2.2:7000")
-        face = '[[face]]\nuri = "udp4://192.0.2.1:6363"\n[[route]]\nprefix = "/"\nface = "udp4://192.0.2.1:6363"\n'
-        self.route("consumer", "out", "192.0.2.2:7001", face)
-        self.start_in(
-            "out",
-            NW,
-            "ping-server",
-            "/t",
-            "-s",
-            f"unix://{self.folder}/producer.sock",
-            stderr=subprocess.DEVNULL,
-        )
-        self.balance(**options)
-        self.nw(
-            "route", "add", "/t", "udp4://192.0.2.2:7000", "-s", f"unix://{self.folder}/m1.sock"
-        )
-        self.until_active({"m1", "m2"})
-        self.until(
-            lambda: self.balancer_json("status")["routes"]["routes"] == 1, "the route was seen"
-        )
-        self.ping(3)
-
-    def balancer_json(self, *args, code=0):
-        completed = self.nw(
-            "balancer", *args, "--control", f"{self.folder}/b.sock", "--json", code=code
-        )
-        return json.loads(completed.stdout) if code == 0 else completed.stderr.decode()
-
-    def rules(self):
-        """Returns the rules, one line of JSON each."""
-        output = self.nw("balancer", "rules", "--control", f"{self.folder}/b.sock", "--json").stdout
-        return [json.loads(line) for line in output.splitlines()]
-
-    def states(self):
-        return {
-            member["name"]: member["state"] for member in self.balancer_json("status")["members"]
-        }
-
-    def until_active(self, names):
-        active = lambda: {name for name, state in self.states().items() if state == "active"}
-        for _ in range(500):
-            if active() == names:
-                return
-            time.sleep(0.02)
-        self.fail(
-            f"{names} are active: {json.dumps(self.balancer_json('status'), indent=1)}\n{self.log.read_text()}"
-        )
-
-    def start_ping(self, count, interval_ms=5):
-        args = [
-            "ping",
-            "/t",
-            "-s",
-            f"unix://{self.folder}/consumer.sock",
-            "-c",
-            count,
-            "-i",
-            interval_ms,
-            "--json",
-        ]
-        return subprocess.Popen(
-            [NW, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-
-    def answered(self, process):
-        output, _ = process.communicate(timeout=3 * TIMEOUT_S)
-        end = json.loads(output.splitlines()[-1])
-        return end["sent"], end["answered"]
-
-    def ping(self, count):
-        """Returns whether all pings were answered. Neighbour resolution may lose the first ones."""
-        for _ in range(5):
-            sent, answered = self.answered(self.start_ping(count))
-            if answered == count:
-                return
-        self.fail(f"{answered} of {sent}: {json.dumps(self.balancer_json('status'), indent=1)}")
-
-    def end(self, ending=signal.SIGINT):
-        self.balancer.send_signal(ending)
-        return self.balancer.wait(TIMEOUT_S)
-
-    def attached(self):
-        return "xdp" in run("ip", "-n", self.namespaces["bal"], "link", "show", "out")
-
-    def sysctl(self, name):
-        return run(
-            "nsenter", f"--net=/run/netns/{self.namespaces['bal']}", "cat", f"/proc/sys/net/{name}"
-        ).strip()
+class Cluster(BalancerCluster):
+    """Members, balancers and agents that come and go."""
 
     def test_commands_under_traffic_lose_nothing(self):
         before = self.sysctl("ipv4/conf/in1/accept_local")
@@ -645,47 +410,73 @@ class Cluster(CommandLine):
         self.assertGreater(verdicts["control"], 0, verdicts)
         self.assertGreater(verdicts["interest_out_one_port"], 0, verdicts)
 
-    def test_agent_on_another_machine_reports_member(self):
-        token = Path(self.folder) / "token"
-        token.write_text("a token of this test alone\n")
-        listen = f'listen = ["10.1.2.1:6380"]\nallow_remote = true\ntoken_file = "{token}"\n'
+    def test_agent_on_another_machine_enrols_reports_and_connects_again(self):
+        token_file = Path(self.folder) / "token"
+        token_file.write_text("a token of this test alone\n")
+        extra = (
+            f'listen = ["10.1.2.1:6380"]\nallow_remote = true\ntoken_file = "{token_file}"\n'
+            'agents_listen = "10.1.2.1:6383"\n'
+        )
         self.without_socket = 2
         self.members = {n: self.route(f"m{n}", f"m{n}", f"10.1.{n}.2:640{n}") for n in (1, 2)}
-        self.balance(extra=listen)
+        self.balance(extra=extra)
         self.until_active({"m1"})
-        self.nw(
-            "route", "add", "/t", "udp4://192.0.2.2:7000", "-s", f"unix://{self.folder}/m1.sock"
+        sockets = {n: f"unix://{self.folder}/m{n}.sock" for n in (1, 2)}
+        add = lambda prefix: self.nw(
+            "route", "add", prefix, "udp4://192.0.2.2:7000", "-s", sockets[1]
         )
+        has = lambda prefix: (
+            f"{prefix} ".encode() in self.nw("route", "list", "-s", sockets[2]).stdout
+        )
+        add("/t")
         trouble = {
             member["name"]: member.get("trouble")
             for member in self.balancer_json("status")["members"]
         }["m2"]
         self.assertIn("start `nw balancer agent` beside its router", trouble)
-        place = ["--control", "http://10.1.2.1:6380"]
-        wrong = self.start_in("m2", NW, "balancer", "agent", "m2", *place, stderr=subprocess.PIPE)
-        self.assertIn(
-            b"the token in control.token_file is required", wrong.communicate(timeout=TIMEOUT_S)[1]
-        )
-        place += ["--token-file", token]
-        wrong = self.start_in("m2", NW, "balancer", "agent", "m9", *place, stderr=subprocess.PIPE)
-        self.assertIn(b'there is no member "m9"', wrong.communicate(timeout=TIMEOUT_S)[1])
-        agent = self.start_in(
-            "m2",
-            NW,
-            "balancer",
-            "agent",
-            "m2",
-            *place,
-            "--socket",
-            f"{self.folder}/m2.sock",
-            stderr=subprocess.DEVNULL,
-        )
+
+        # Without a right: each mistake has its sentence.
+        plain = ["--control", "http://10.1.2.1:6380"]
+        self.assertIn("the token in control.token_file is required", self.agent("m2", *plain))
+        plain = ["--control", "http://10.1.2.1:6383"]
+        self.assertIn("this address is for agents, which use TLS", self.agent("m2", *plain))
+        state = ["--state", f"{self.folder}/agent"]
+        place = ["--balancer", "10.1.2.1:6383", *state]
+        self.assertIn("this host is not enrolled", self.agent("m2", *place))
+        config = ["-c", Path(self.folder) / "b.toml"]
+        host = lambda *words: self.nw("balancer", "host", *words, *config).stdout.decode().strip()
+        token = host("add", "m2")
+        self.assertIn("m2                   has a token", host("list"))
+        no_tls = ["--balancer", "10.1.2.1:6380", *state, "--enrol", token]
+        self.assertIn("it does not speak TLS", self.agent("m2", *no_tls))
+
+        log = Path(self.folder) / "agent.log"
+        with open(log, "w") as file:
+            router = ["--socket", f"{self.folder}/m2.sock"]
+            words = ["m2", *place, *router, "--enrol", token]
+            agent = self.start_in("m2", NW, "balancer", "agent", *words, stderr=file)
         self.until_active({"m1", "m2"})
         # The route was added just before, and the balancer polls the routes of m1 every 100 ms.
-        have = lambda: (
-            b"/t " in self.nw("route", "list", "-s", f"unix://{self.folder}/m2.sock").stdout
-        )
-        self.until(have, "m2 has the route of m1")
+        self.until(lambda: has("/t"), "m2 has the route of m1")
+        self.assertEqual(json.loads(host("list", "--json")), {"name": "m2", "enrolled": True})
+        self.assertIn('this agent is enrolled as "m2"', self.agent("m9", *place))
+        again = ["--balancer", "10.1.2.1:6383", "--state", f"{self.folder}/other"]
+        error = self.agent("m2", *again, "--enrol", token)
+        self.assertIn("was used already, and serves once; make a new one", error)
+
+        # The balancer is away: the member keeps its routes, and the agent finds the next one.
+        self.end(signal.SIGKILL)
+        self.until(lambda: "no connection to 10.1.2.1:6383" in log.read_text(), "the agent sees it")
+        self.assertTrue(has("/t"))
+        self.balance(extra=extra)
+        add("/u")
+        self.until(lambda: has("/u"), "m2 has the route that was added meanwhile")
+
+        # Its rights end, without a restart of either side.
+        host("remove", "m2")
+        self.nw("balancer", "host", "remove", "m2", *config, code=3)
+        self.until(lambda: "the host was removed: enrol again" in log.read_text(), "the end")
+        self.assertTrue(has("/u"))
         agent.send_signal(signal.SIGINT)
         self.assertEqual(agent.wait(TIMEOUT_S), 0)
         self.until_active({"m1"})

@@ -387,20 +387,28 @@ class Install(unittest.TestCase):
         folder = tempfile.mkdtemp(prefix="nw-cli-")
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         shutil.copy(self.ROOT / "Makefile", folder)
-        planned = lambda: (
-            subprocess.run(
-                ["make", "-n", "install", "uninstall"],
+        # The target folder is that of the project, or the one that the environment names.
+        environment = {k: v for k, v in os.environ.items() if k != "CARGO_TARGET_DIR"}
+
+        def planned(goals=("install", "uninstall"), **extra):
+            return subprocess.run(
+                ["make", "-n", *goals],
                 cwd=folder,
+                env={**environment, **extra},
                 capture_output=True,
                 text=True,
                 timeout=TIMEOUT_S,
             ).stdout
-        )
+
+        elsewhere = f"{folder}/elsewhere"
         self.assertIn("cargo build", planned())
-        (Path(folder) / "target/release").mkdir(parents=True)
-        (Path(folder) / "target/release/nw").touch()
-        self.assertNotIn("cargo", planned())
-        self.assertIn("tools/install --remove", planned())
+        for target, extra in (("target", {}), ("elsewhere", {"CARGO_TARGET_DIR": elsewhere})):
+            (Path(folder) / target / "release").mkdir(parents=True)
+            (Path(folder) / target / "release/nw").touch()
+            self.assertNotIn("cargo", planned(**extra))
+            self.assertIn("tools/install --remove", planned(**extra))
+        demo = planned(("demo",), CARGO_TARGET_DIR=elsewhere)
+        self.assertIn(f"{elsewhere}/demo/nw demo", demo)
 
 
 class ClientSetup(CommandLine):

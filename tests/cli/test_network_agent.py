@@ -1,6 +1,7 @@
 """A network over two machines: the agent of the second runs in a mount namespace of its own, so that
 its files and Unix sockets are not those of the manager."""
 
+import json
 import os
 import re
 import signal
@@ -81,6 +82,44 @@ class Agents(CommandLine):
         path = self.folder / "chain.graph"
         path.write_text(text)
         return path
+
+    def test_host_that_does_not_answer_is_reported_and_the_others_go_on(self):
+        producer = f"{self.folder}/producer.sock"
+        self.start("router", NW, "run", "--socket", producer, "--port", str(free_port()))
+        self.wait_until(lambda: Path(producer).exists(), "the router")
+        self.start("server", NW, "ping-server", "/p", "-s", f"unix://{producer}")
+        address = f"127.0.0.1:{free_port(socket.SOCK_STREAM)}"
+        up = ("network", "up", *self.networks, "--agents", address, str(self.document()))
+        token = self.run_nw("network", "host", "add", "there", *self.named).stdout.strip()
+        self.start("manager", NW, *up)
+        self.wait_until(lambda: "agents connect to" in self.log("manager"), "the manager")
+        agent = self.start_agent("--manager", address, "--enrol", token)
+        self.wait_until(self.can_ping, "an exchange through both machines")
+        self.wait_until(lambda: "converged" in self.show(), "the network")
+
+        agent.send_signal(signal.SIGSTOP)
+        try:
+            deadline = time.monotonic() + 120
+            while "there" not in self.conditions():
+                self.assertLess(time.monotonic(), deadline, self.log("manager"))
+                # The services run on, and the manager answers.
+                self.assertTrue(self.can_ping())
+        finally:
+            agent.send_signal(signal.SIGCONT)
+        deadline = time.monotonic() + 120
+        while "converged" not in self.show() or self.conditions():
+            self.assertLess(time.monotonic(), deadline, self.log("manager"))
+            time.sleep(0.2)
+        self.assertTrue(self.can_ping())
+        self.assertEqual(self.run_nw("network", "down", *self.networks).returncode, 0)
+        self.assertEqual(self.children.pop("manager").wait(TIMEOUT_S), 0)
+        self.assertEqual(self.end("agent"), 0)
+
+    def conditions(self):
+        """Returns the reasons of all conditions, as text."""
+        shown = self.run_nw("network", "show", "--json", *self.networks)
+        graph = json.loads(shown.stdout)
+        return " ".join(f"{c['subject']}: {c['reason']}" for c in graph["conditions"])
 
     def test_network_over_two_machines_enrols_runs_and_survives_its_agent(self):
         producer = f"{self.folder}/producer.sock"

@@ -457,7 +457,9 @@ class SingleElement(Services):
         )
         started = time.monotonic()
         self.nw("service", "drain", "content_store", "--wait")
-        self.assertLess(time.monotonic() - started, 2, "an idle service drains within half a second")
+        self.assertLess(
+            time.monotonic() - started, 2, "an idle service drains within half a second"
+        )
         self.check_ended(process, "content_store")
 
     def test_sigterm_with_drain_on_term_drains_and_second_one_ends(self):
@@ -559,7 +561,9 @@ class SingleElement(Services):
     def test_commands_without_service_fail(self):
         for verb in ("status", "links", "statistics", "graph", "drain", "stop"):
             output = self.sentence(self.nw("service", verb, "unserved", code=4))
-            self.assertIn(f"can't reach a service at {self.folder}/nw-service-unserved.sock", output)
+            self.assertIn(
+                f"can't reach a service at {self.folder}/nw-service-unserved.sock", output
+            )
             self.assertIn("is it running?", output)
 
     def last(self, *args):

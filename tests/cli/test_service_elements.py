@@ -63,6 +63,58 @@ class State(ServiceControl):
         before = cpu_s()
         self.assertTrue(until(lambda: cpu_s() > before), "each request costs processor time")
 
+    def test_tap_shows_packets_with_the_name_of_their_face(self):
+        router = self.router("producer")
+        near = self.store("cs", router, mib=8)
+        self.put(router, "/film", b"content")
+        tap = subprocess.Popen(
+            [NW, "service", "tap", "--json", "--count", "4", self.control("cs")],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.addCleanup(tap.communicate)
+        self.addCleanup(tap.kill)
+        # The first packets may pass before the capture has begun.
+        self.assertTrue(until(lambda: self.cat(near, "/film") and tap.poll() is not None))
+        lines = [json.loads(line) for line in tap.stdout]
+        self.assertEqual(len(lines), 4)
+        self.assertTrue(all(line["name"].startswith("/film") for line in lines), lines)
+        self.assertIn("Data", {line["kind"] for line in lines})
+        self.assertIn("near", {line["interface"] for line in lines})
+        self.assertEqual({line["direction"] for line in lines}, {"in", "out"})
+
+    def test_tap_number_is_bounded_and_a_wrong_filter_is_refused(self):
+        router = self.router("producer")
+        self.store("cs", router, mib=8)
+        taps = []
+        for _ in range(4):
+            tap = socket.socket(socket.AF_UNIX)
+            self.addCleanup(tap.close)
+            tap.connect(str(self.control("cs")))
+            tap.sendall(b"GET /v1/tap HTTP/1.0\r\nHost: localhost\r\n\r\n")
+            self.assertIn(b" 200 ", tap.recv(64))
+            taps.append(tap)
+        self.request("cs", "GET /v1/tap", code=503)
+        self.request("cs", "GET /v1/tap?kind=cheese", code=400)
+        taps.pop().close()
+        path = Path(self.folder) / "tap.pcapng"
+        command = ["service", "tap", "--write", path, self.control("cs")]
+        process = None
+
+        def starts():
+            nonlocal process
+            process = subprocess.Popen([NW, *command], stderr=subprocess.PIPE)
+            # One that is refused ends; one that runs has written the head of the file.
+            return (
+                until(lambda: process.poll() is not None or path.exists() and path.stat().st_size)
+                and process.poll() is None
+            )
+
+        self.assertTrue(until(starts), "a capture that ends makes room for another one")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=TIMEOUT_S)
+        self.assertEqual(process.returncode, 0)
+
     def test_elements_show_pending_interests_hits_and_failures(self):
         router = self.router("producer")
         ends = ["--listen", f"unix://{self.near}", "--to", f"next=unix://{router.socket}"]
@@ -104,6 +156,124 @@ class State(ServiceControl):
         self.addCleanup(stream.close)
         event = stream.until("verification-failed")
         self.assertTrue(event["name"].startswith("/bench/"), event)
+
+
+class TapInside(ServiceControl):
+    """Taps between the elements of a service, while a generator sends through it."""
+
+    def setUp(self):
+        super().setUp()
+        router = self.router("producer")
+        answer = self.start(router, "bench", "answer", "--json")
+        self.assertTrue(answer.stdout.readline())
+        self.file = self.graph(router)
+        self.service("chain", "--graph", self.file, "--name", "chain")
+
+    def load(self, seconds):
+        args = ["-s", f"unix://{self.near}", "--seconds", str(seconds), "--json"]
+        load = subprocess.Popen([NW, "bench", "generate", *args], stdout=subprocess.PIPE)
+        self.addCleanup(load.communicate)
+        self.addCleanup(load.kill)
+        return load
+
+    def finish(self, load):
+        """Waits for the end of the load, of which no packet may be lost."""
+        result = json.loads(load.communicate(timeout=TIMEOUT_S)[0])
+        self.assertEqual(result["lost"], 0, result)
+        self.assertGreater(result["answered"], 0, result)
+
+    def tap(self, element, *args):
+        """Starts a tap that writes a file, and returns when it captures."""
+        path = Path(self.folder) / f"{time.monotonic_ns()}.pcapng"
+        command = [NW, "service", "tap", "chain", "--element", element, "--write", path, *args]
+        tap = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(tap.communicate)
+        self.addCleanup(tap.kill)
+        self.assertTrue(until(lambda: path.exists() and path.stat().st_size > 0))
+        return tap
+
+    def counts(self, tap):
+        """Ends a tap and returns how many packets it saw, and how many it lost."""
+        tap.send_signal(signal.SIGINT)
+        text = tap.communicate(timeout=TIMEOUT_S)[1]
+        self.assertEqual(tap.returncode, 0, text)
+        found = re.search(r"(\d+) packets?(?:, (\d+) lost)?", text)
+        return int(found[1]), int(found[2] or 0)
+
+    def test_each_packet_is_seen_or_counted_as_lost(self):
+        taps = {"miss": self.tap("cs.miss"), "data": self.tap("cs.data"), "all": self.tap("cs")}
+        self.finish(self.load(2))
+        # The last packets are fetched within some 50 ms.
+        time.sleep(1)
+        passed = self.packets("chain")
+        out = {port: passed["cs", "out", port] for port in ("hit", "miss", "data")}
+        self.assertGreater(out["miss"], 0)
+        seen = {name: self.counts(tap) for name, tap in taps.items()}
+        self.assertEqual(sum(seen["miss"]), out["miss"], seen)
+        self.assertEqual(sum(seen["data"]), out["data"], seen)
+        self.assertEqual(sum(seen["all"]), sum(out.values()), seen)
+        # More than 5,000 packets a second pass: some are lost for the tap, none of the traffic.
+        self.assertGreater(min(seen["all"]), 0, seen)
+
+    def test_opening_and_closing_taps_loses_no_packet_of_the_traffic(self):
+        load = self.load(4)
+        for number in range(12):
+            element = ("pd", "cs.miss", "br", "nr")[number % 4]
+            tap = self.tap(element)
+            if number % 3 == 0:
+                tap.kill()
+                tap.wait()
+            else:
+                tap.send_signal(signal.SIGINT)
+                self.assertEqual(tap.wait(TIMEOUT_S), 0)
+        lines = self.nw("service", "tap", "chain", "--element", "br", "--count", 40, "--json").stdout
+        shown = [json.loads(line) for line in lines.splitlines()]
+        self.assertEqual(len(shown), 40)
+        self.assertEqual({line["direction"] for line in shown}, {"out"})
+        ports = {(line["interface"], line["kind"]) for line in shown}
+        self.assertTrue(ports <= {("br.interest", "Interest"), ("br.data", "Data")}, ports)
+        self.assertIsNone(load.poll(), "taps were opened and closed while packets passed")
+        self.finish(load)
+
+    def test_number_is_bounded_and_a_killed_client_makes_room(self):
+        taps = [self.tap("cs.miss") for _ in range(4)]
+        refused = self.nw("service", "tap", "chain", "--element", "cs", code=6).stderr.decode()
+        self.assertIn("too many captures are running", refused)
+        self.request("chain", "GET /v1/tap?count=1", code=503)
+        taps[0].send_signal(signal.SIGKILL)
+        taps[0].wait()
+
+        def opens():
+            status = http(self.control("chain"), "GET /v1/tap?element=cs&count=0")[0]
+            self.assertIn(status, (200, 503))
+            return status == 200
+
+        started = time.monotonic()
+        self.assertTrue(until(opens), "the tap of a killed client is taken out")
+        self.assertLess(time.monotonic() - started, 5, "at once, not when its time is over")
+
+    def test_wrong_selections_are_refused_with_the_names_there_are(self):
+        for selection, words in (
+            ("store", 'no element of this graph is called "store": it has pd, cs, br, nr'),
+            ("cs.mis", 'cs has no output called "mis": it has hit, miss, data'),
+        ):
+            refused = self.nw("service", "tap", "chain", "--element", selection, code=3)
+            self.assertIn(words, refused.stderr.decode())
+        self.request("chain", "GET /v1/tap?port=miss", code=400)
+        self.request("chain", "GET /v1/tap?element=cs&face=256", code=400)
+        self.request("chain", "GET /v1/tap?element=cs&direction=in", code=400)
+        self.nw("service", "tap", "chain", "--element", "cs", "--face", 256, code=2)
+        self.nw("service", "tap", "chain", "--element", ".miss", code=2)
+
+    def test_tap_ends_when_a_change_removes_its_element(self):
+        tap = self.tap("cs")
+        text = self.file.read_text()
+        for line in (r"cs = .*\n", r"-> cs\.interest\ncs\.miss +", r"cs\.hit .*\n", r"-> cs\.data "):
+            text = re.sub(line, "", text)
+        self.assertNotIn("cs.", text)
+        self.file.write_text(text)
+        self.nw("service", "graph", "chain", "--set", self.file)
+        self.assertEqual(tap.wait(TIMEOUT_S), 0)
 
 
 class Erase(ServiceControl):

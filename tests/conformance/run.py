@@ -44,6 +44,7 @@ def arguments():
         "--pid", type=int, help="its process id: hostile cases then also watch its memory"
     )
     p.add_argument("--filter", metavar="REGEX", help="only cases whose id@transport or tag matches")
+    p.add_argument("ids", nargs="*", metavar="ID@TRANSPORT", help="only these cases")
     p.add_argument(
         "--expect",
         metavar="FILE",
@@ -94,6 +95,8 @@ def main() -> int:
     for module in sorted(pkgutil.iter_modules(cases.__path__), key=lambda m: m.name):
         importlib.import_module(f"cases.{module.name}")
     picked = pick(args.filter)
+    if args.ids:
+        picked = [(c, on) for c, on in picked if f"{c.id}@{on}" in args.ids]
     if args.list:
         listing(picked, args.json)
         return 0

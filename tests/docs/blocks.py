@@ -18,7 +18,7 @@ FENCE = re.compile(r"^( *)```([a-z]*)\s*$")
 COMMENT = re.compile(r"^ *<!-- docs: (.*) -->$")
 DIRECTIVES = ("save", "file", "needs", "by", "not run:")
 # Languages whose blocks are run or compared, and those that are only text.
-RUN = ("console", "toml", "python", "js", "rust")
+RUN = ("console", "toml", "python", "js", "rust", "c")
 TEXT = ("", "text", "json")
 
 
@@ -93,7 +93,7 @@ def checked(block):
     if block.language not in RUN + TEXT:
         raise Mistake(f"{block.place}: {block.language!r} is none of {', '.join(RUN + TEXT[1:])}")
     held = {"save", "file", "not run:"} & block.directives.keys()
-    if block.language in ("python", "js", "rust") and not held:
+    if block.language in ("python", "js", "rust", "c") and not held:
         raise Mistake(
             f"{block.place}: nothing runs this {block.language}: say save, file, or not run"
         )

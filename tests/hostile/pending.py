@@ -27,6 +27,7 @@ from kit.tlv import comp, name
 ENTRIES = 8192
 EXCHANGES = 200
 LOSS_MAX = 0.03
+DESTROY_ATTEMPTS = 5
 # Interests per second once the table is full: enough to keep it full. Floods at full speed are in
 # hostile.py.
 FLOOD_RATE = 10_000
@@ -221,19 +222,25 @@ class Run:
             newcomer.close()
         except (SystemExit, OSError) as error:
             self.expect(f"a registration {when}", False, error)
-        for command in (["status", "--json"], ["face", "list", "--json"]):
-            completed = self.router.nw(*command)
-            self.expect(
-                f"nw {' '.join(command)} {when}", completed.returncode == 0, completed.stderr
-            )
-        scheme = "fd" if self.kind == "unix" else self.kind
-        faces = [json.loads(line) for line in completed.stdout.splitlines()]
-        flooding = [face for face in faces if face["uri"].startswith(scheme)]
-        if not flooding:
-            return
-        worst = max(flooding, key=lambda face: face["in_interests"])["face_id"]
-        completed = self.router.nw("face", "destroy", str(worst))
+        self.command(["status", "--json"], when)
+        # A face of the flood may have to make room between the two commands.
+        for _ in range(DESTROY_ATTEMPTS):
+            listed = self.command(["face", "list", "--json"], when)
+            scheme = "fd" if self.kind == "unix" else self.kind
+            faces = [json.loads(line) for line in listed.stdout.splitlines()]
+            flooding = [face for face in faces if face["uri"].startswith(scheme)]
+            if not flooding:
+                return
+            worst = max(flooding, key=lambda face: face["in_interests"])["face_id"]
+            completed = self.router.nw("face", "destroy", str(worst))
+            if "there is no face" not in completed.stderr:
+                break
         self.expect(f"nw face destroy {when}", completed.returncode == 0, completed.stderr)
+
+    def command(self, words, when):
+        completed = self.router.nw(*words)
+        self.expect(f"nw {' '.join(words)} {when}", completed.returncode == 0, completed.stderr)
+        return completed
 
     def run(self):
         router = self.router

@@ -14,6 +14,7 @@ from container_engine import NW, TIMEOUT_S, EngineTest, wait_until
 
 CHAIN = Path(__file__).resolve().parents[2] / "examples/networks/chain.graph"
 LABEL = "label=dev.namewire.network"
+OTHER_IMAGE = "namewire:other"
 
 
 def free_port():
@@ -72,6 +73,18 @@ class Network(EngineTest):
         wait_until(lambda: len(self.containers()) == 3, "three containers again")
         wait_until(self.can_ping, "an exchange after a container was killed")
         self.assertNotIn(victim, self.containers())
+
+        # Another image replaces all containers, and clients connect again.
+        old = self.containers()
+        self.engine.docker("tag", self.IMAGE, OTHER_IMAGE)
+        host = f"host here = process image={OTHER_IMAGE}"
+        document.write_text(text.replace("host here = process", host))
+        self.nw("network", "apply", *networks, str(document))
+        wait_until(lambda: not old & self.containers(), "no container of the first image")
+        wait_until(lambda: len(self.containers()) == 3, "three containers of the other image")
+        wait_until(self.can_ping, "an exchange through containers of the other image")
+        images = self.engine.docker("ps", "--format", "{{.Image}}", "--filter", LABEL).split()
+        self.assertEqual(images, [OTHER_IMAGE] * 3)
 
         self.nw("network", "down", *networks)
         wait_until(lambda: not self.containers(), "no container")

@@ -4,18 +4,21 @@ import "./shims.mjs";
 
 import { createHash } from "node:crypto";
 import fs from "node:fs/promises";
+import { createInterface } from "node:readline";
 
 const { consume, produce } = await import("@ndn/endpoint");
 const { FwTracer } = await import("@ndn/fw");
 const { ECDSA, generateSigningKey } = await import("@ndn/keychain");
 const nfd = await import("@ndn/nfdmgmt");
 const { TcpTransport, UdpTransport, UnixTransport } = await import("@ndn/node-transport");
-const { Data, digestSigning, Interest, Name } = await import("@ndn/packet");
+const { Component, Data, digestSigning, Interest, Name } = await import("@ndn/packet");
 const { WebSocket } = await import("ws");
 const { WsTransport } = await import("@ndn/ws-transport");
 const { retrieveMetadata, serveMetadata, Metadata } = await import("@ndn/rdr");
 const { fetch, FileChunkSource, serve } = await import("@ndn/segmented-object");
-const { Version: Version3 } = await import("@ndn/naming-convention2");
+const { Segment3, SequenceNum: Sequence, Version: Version3 } =
+  await import("@ndn/naming-convention2");
+const { Encoder, NNI } = await import("@ndn/tlv");
 
 const [, , uplink, verb, ...args] = process.argv;
 if (process.env.NDNTS_TRACE) {
@@ -104,6 +107,52 @@ const verbs = {
       { announcement, dataSigner: digestSigning });
     await waitRegistered(prefix);
     await serveUntilInputEnds();
+  },
+
+  /**
+   * Joins a sync group, publishes each line of standard input, and prints numbers that are new, and
+   * the publications.
+   */
+  async sync(group, member) {
+    enableRegistration();
+    const { SvSync } = await import("@ndn/svs");
+    const syncPrefix = new Name(`${group}/32=svs`);
+    const prefix = new Name(`${group}${member}`);
+    const lines = [];
+    // Names as those of NDNd: …/seq=N/v=0/seg=0.
+    produce(prefix, async (interest) => {
+      const number = Sequence.parse(interest.name.at(-3));
+      const content = new TextEncoder().encode(lines[number - 1]);
+      return new Data(interest.name, Data.FreshnessPeriod(1000), content);
+    }, { dataSigner: digestSigning });
+    const sync = await SvSync.create({
+      syncPrefix, svs3: true, signer: digestSigning, verifier: digestSigning,
+    });
+    sync.addEventListener("rxerror", ({ detail: [, err] }) => console.log(`error ${err}`));
+    sync.addEventListener("update", async ({ node, loSeqNum, hiSeqNum }) => {
+      const { name, boot } = node.id;
+      console.log(`update ${name} ${loSeqNum} ${hiSeqNum}`);
+      // The component t= has seconds here.
+      const start = new Component(0x38, Encoder.encode(NNI(boot)));
+      for (let number = loSeqNum; number <= hiSeqNum; ++number) {
+        const publication = new Name(group).append(...name.comps, start)
+          .append(Sequence, number).append(Version3, 0).append(Segment3, 0);
+        try {
+          const { content } = await consume(new Interest(publication), { retx });
+          console.log(`publication ${name} ${number} ${new TextDecoder().decode(content)}`);
+        } catch (err) {
+          console.log(`missing ${name} ${number} ${err}`);
+        }
+      }
+    });
+    await waitRegistered(syncPrefix);
+    await waitRegistered(prefix);
+    const node = sync.add(member);
+    console.log("ready");
+    for await (const line of createInterface({ input: process.stdin })) {
+      lines.push(line);
+      node.seqNum += 1;
+    }
   },
 
   /** Sends a signed Interest with parameters; the library checks the name of the answer. */

@@ -25,12 +25,16 @@ ROOT = HERE.parent.parent
 MODULES = (
     "test_python_ndn",
     "test_management",
+    "test_nlsr",
     "test_node",
     "test_services",
+    "test_networks",
     "test_java",
     "test_files",
     "test_keys",
     "test_ndnd",
+    "test_sync",
+    "test_sync_python",
 )
 
 
@@ -74,6 +78,10 @@ local_origins = ["http://localhost:8080"]
 [management]
 digest = "anywhere"
 localhop = "anywhere"
+
+[pubsub]
+enabled = true
+domain = false
 """
 
 
@@ -104,10 +112,12 @@ class Router:
             time.sleep(0.02)
 
     def accepts(self) -> bool:
+        # The socket of publish/subscribe comes later than that of NDN.
         try:
-            with socket.socket(socket.AF_UNIX) as s:
-                s.connect(self.unix)
-                return True
+            for path in (self.unix, self.unix.removesuffix(".sock") + ".pubsub.sock"):
+                with socket.socket(socket.AF_UNIX) as s:
+                    s.connect(path)
+            return True
         except OSError:
             return False
 

@@ -1,5 +1,6 @@
 """NDNd's distance vector routing daemon next to each of three routers: it finds routes, propagates
-a prefix registered at one end to the other, and its routes are removed with it.
+a prefix registered at one end to the other, and its routes are removed with it. Next to each of
+five routers in a ring, it routes around a link that is cut.
 
 Needs Go, to build NDNd; prints a reason and skips without it. Sends to loopback only. The command
 is target/release/nw, or $NW_BIN.
@@ -8,10 +9,12 @@ is target/release/nw, or $NW_BIN.
 import hashlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 
@@ -23,6 +26,8 @@ NW = os.environ.get("NW_BIN", str(ROOT / "target/release/nw"))
 NDND, SKIP_REASON = ndnd.find()
 # Converging takes 1 to 6 s with the intervals below.
 CONVERGED_S = 60
+# What NDNd adds to the hops for a prefix that it reads from the RIB of a router.
+PREFIX_COST = 15
 
 
 def free_port():
@@ -31,12 +36,48 @@ def free_port():
         return s.getsockname()[1]
 
 
-@unittest.skipIf(SKIP_REASON, SKIP_REASON or "")
-class Routing(unittest.TestCase):
+class Link:
+    """A link between the UDP ports of two routers, which can be cut. Counts packets."""
+
+    def __init__(self, first, second):
+        self.targets = (first, second)
+        self.sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
+        for end in self.sockets:
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+            end.bind(("127.0.0.1", 0))
+        self.is_up, self.packets, self.ended = True, 0, False
+        self.thread = threading.Thread(target=self.forward)
+        self.thread.start()
+
+    def port_for(self, first):
+        """Returns the port at which a router, the first or the second one, finds the other."""
+        return self.sockets[0 if first else 1].getsockname()[1]
+
+    def forward(self):
+        while not self.ended:
+            for end in select.select(self.sockets, [], [], 0.2)[0]:
+                packet = end.recv(9000)
+                at = self.sockets.index(end)
+                if self.is_up:
+                    self.packets += 1
+                    self.sockets[1 - at].sendto(packet, ("127.0.0.1", self.targets[1 - at]))
+
+    def close(self):
+        self.ended = True
+        self.thread.join()
+        for end in self.sockets:
+            end.close()
+
+
+class DaemonsAndRouters(unittest.TestCase):
+    """Routers on ports of the loopback interface, and daemons next to them."""
+
+    COUNT = 3
+
     def setUp(self):
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="nw-routing-")))
-        self.ports = [free_port() for _ in range(3)]
-        self.routers = [self.router(at) for at in range(3)]
+        self.ports = [free_port() for _ in range(self.COUNT)]
+        self.routers = [self.router(at) for at in range(self.COUNT)]
 
     def start(self, *args, log, **options):
         out = open(self.folder / log, "w")
@@ -75,10 +116,11 @@ class Routing(unittest.TestCase):
         return process
 
     def daemon(self, at, neighbours):
+        return self.daemon_at(at, [self.ports[neighbour] for neighbour in neighbours])
+
+    def daemon_at(self, at, ports):
         path = self.folder / f"dv{at}.yml"
-        links = "".join(
-            f"    - uri: udp4://127.0.0.1:{self.ports[neighbour]}\n" for neighbour in neighbours
-        )
+        links = "".join(f"    - uri: udp4://127.0.0.1:{port}\n" for port in ports)
         path.write_text(
             f"dv:\n  network: /net\n  router: /net/r{at}\n  keychain: insecure\n"
             f"  advertise_interval: 1000\n  router_dead_interval: 4000\n  neighbors:\n{links}"
@@ -113,6 +155,9 @@ class Routing(unittest.TestCase):
         self.nw(at, "cat", "--quiet", name, "-o", target)
         return hashlib.sha256(target.read_bytes()).hexdigest()
 
+
+@unittest.skipIf(SKIP_REASON, SKIP_REASON or "")
+class Routing(DaemonsAndRouters):
     def test_prefix_crosses_network_and_is_withdrawn_with_daemon(self):
         daemons = [self.daemon(0, [1]), self.daemon(1, [0, 2]), self.daemon(2, [1])]
         for at, other in ((0, 2), (2, 0), (0, 1)):
@@ -172,6 +217,50 @@ class Routing(unittest.TestCase):
         self.routers[1].wait()
         expected = hashlib.sha256((self.folder / "file").read_bytes()).hexdigest()
         self.assertEqual(self.fetched(0, "/site/file"), expected)
+
+
+@unittest.skipIf(SKIP_REASON, SKIP_REASON or "")
+class Ring(DaemonsAndRouters):
+    """Five routers in a ring: from 0 to 2, the way over 1 is shorter than that over 4 and 3."""
+
+    COUNT = 5
+
+    def test_link_cut_is_routed_around_and_used_again(self):
+        links = []
+        for at in range(self.COUNT):
+            links.append(Link(self.ports[at], self.ports[(at + 1) % self.COUNT]))
+            self.addCleanup(links[-1].close)
+        for at in range(self.COUNT):
+            # Link n joins n and n + 1.
+            self.daemon_at(at, [links[at].port_for(True), links[at - 1].port_for(False)])
+        name = "/net/32=DV/32=PFS/net/r2"
+        self.knows(0, name)
+        content = os.urandom(400_000)
+        expected = hashlib.sha256(content).hexdigest()
+        (self.folder / "file").write_bytes(content)
+        put = ["put", "--quiet", "--origin", "client", "/site/file", self.folder / "file"]
+        self.start(NW, *put, "-s", self.uri(2), log="put.log")
+        self.knows(0, "/site/file")
+
+        def costs():
+            """Returns the costs of router 0 for the site, beyond NDNd's cost of its prefix."""
+            routes = self.routes(0).get("/site/file", [])
+            return sorted(route["cost"] - PREFIX_COST for route in routes)
+
+        until(lambda: costs() == [2, 3], "both ways are known: two and three hops", CONVERGED_S)
+        before = [link.packets for link in links]
+        self.assertEqual(self.fetched(0, "/site/file"), expected)
+        self.assertGreater(links[1].packets - before[1], 50, "over 1 and 2")
+        links[1].is_up = False
+        # The dead interval is 4 s; then the other way has three hops.
+        until(lambda: costs() == [3], "the way over 4 and 3 is used", CONVERGED_S)
+        before = [link.packets for link in links]
+        self.nw(0, "cs", "erase", "/site")
+        self.assertEqual(self.fetched(0, "/site/file"), expected)
+        self.assertGreater(links[2].packets - before[2], 50, "over 3 and 2")
+        self.assertEqual(links[1].packets, before[1])
+        links[1].is_up = True
+        until(lambda: costs() == [2, 3], "the repaired link is used again", CONVERGED_S)
 
 
 if __name__ == "__main__":

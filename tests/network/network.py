@@ -1,6 +1,7 @@
 """What the tests of networks share: a network in a folder of its own, a producer, and a consumer
 that counts what is lost or comes twice."""
 
+import hashlib
 import http.client
 import json
 import os
@@ -68,14 +69,44 @@ def read_tlv(data, at):
     return (numbers[0], data[at:end], end) if end <= len(data) else None
 
 
+# SignatureInfo of a plain digest.
+DIGEST_INFO = tlv(0x16, tlv(0x1B, b"\0"))
+
+
+def read_interest(kind, value):
+    """Returns PIT token and name of an Interest, in a link packet or bare; None for others."""
+    token, interest = b"", value if kind == 0x05 else None
+    if kind == 0x64:
+        at = 0
+        while found := read_tlv(value, at):
+            inner, inside, at = found
+            if inner == 0x62:
+                token = tlv(0x62, inside)
+            elif inner == 0x50:
+                fragment = read_tlv(inside, 0)
+                interest = fragment[1] if fragment[0] == 0x05 else None
+    return None if interest is None else (token, read_tlv(interest, 0)[1])
+
+
+def with_token(data, token):
+    return tlv(0x64, token + tlv(0x50, data)) if token else data
+
+
+def stream_socket(address):
+    """Returns a socket for an address, which is a path, or host and port; and the address."""
+    if isinstance(address, tuple):
+        return socket.socket(socket.AF_INET, socket.SOCK_STREAM), address
+    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), str(address)
+
+
 class Producer(threading.Thread):
-    """Answers every Interest on a unix socket with Data of the same name. Echoes PIT tokens, as a
+    """Answers every Interest on a socket with Data of the same name. Echoes PIT tokens, as a
     service without state in front of it needs them."""
 
-    def __init__(self, path):
+    def __init__(self, address):
         super().__init__(daemon=True)
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.listener.bind(str(path))
+        self.listener, address = stream_socket(address)
+        self.listener.bind(address)
         self.listener.listen()
         self.answered = 0
         self.start()
@@ -112,25 +143,15 @@ class Producer(threading.Thread):
                 return
 
     def answer(self, kind, value):
-        token, interest = b"", value
-        if kind == 0x64:
-            at, interest = 0, None
-            while found := read_tlv(value, at):
-                inner, inside, at = found
-                if inner == 0x62:
-                    token = tlv(0x62, inside)
-                elif inner == 0x50:
-                    fragment = read_tlv(inside, 0)
-                    interest = fragment[1] if fragment[0] == 0x05 else None
-        elif kind != 0x05:
-            return b""
-        if interest is None:
-            return b""
-        _, name, _ = read_tlv(interest, 0)
-        signature = tlv(0x16, tlv(0x1B, b"\0")) + tlv(0x17, bytes(32))
-        data = tlv(0x06, tlv(0x07, name) + tlv(0x14) + tlv(0x15, b"x" * 100) + signature)
+        found = read_interest(kind, value)
+        return b"" if found is None else self.reply(*found)
+
+    def reply(self, token, name):
+        """Returns the reply to an Interest; `name` is the value of its Name element."""
+        signed = tlv(0x07, name) + tlv(0x14) + tlv(0x15, b"x" * 100) + DIGEST_INFO
+        data = tlv(0x06, signed + tlv(0x17, hashlib.sha256(signed).digest()))
         self.answered += 1
-        return tlv(0x64, token + tlv(0x50, data)) if token else data
+        return with_token(data, token)
 
     def close(self):
         self.listener.close()
@@ -140,9 +161,9 @@ class Consumer(threading.Thread):
     """Sends Interests for names of its own with a window, until it is stopped; counts answers, Data
     that come twice, and Interests without an answer within their lifetime."""
 
-    def __init__(self, path, window=16, pause_s=0.0005):
+    def __init__(self, address, window=16, pause_s=0.0005):
         super().__init__(daemon=True)
-        self.path, self.window, self.pause_s = str(path), window, pause_s
+        self.address, self.window, self.pause_s = address, window, pause_s
         self.prefix = tlv(8, secrets.token_hex(4).encode())
         self.sent = self.answered = self.duplicates = self.nacks = 0
         self.lost = 0
@@ -159,8 +180,9 @@ class Consumer(threading.Thread):
 
     def run(self):
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
-                stream.connect(self.path)
+            stream, address = stream_socket(self.address)
+            with stream:
+                stream.connect(address)
                 stream.settimeout(0.02)
                 self.exchange(stream)
         except OSError as error:
@@ -264,7 +286,9 @@ class NetworkTest(unittest.TestCase):
         self.state = self.folder / "s"
         self.home = self.state / "nw/networks/n"
         self.control = self.home / "manager.sock"
-        self.environment = {**os.environ, "XDG_STATE_HOME": str(self.state)}
+        home = str(self.folder)
+        self.environment = {**os.environ, "XDG_STATE_HOME": str(self.state), "HOME": home}
+        self.environment.pop("NDN_CLIENT_TRANSPORT", None)
         self.logs = 0
 
     def file(self, name="n.graph", extra="", text=CHAIN):
@@ -283,8 +307,13 @@ class NetworkTest(unittest.TestCase):
         return consumer
 
     def nw(self, *args, code=0, timeout=TIMEOUT_S):
+        """Runs `nw network`."""
+        return self.tool("network", *args, code=code, timeout=timeout)
+
+    def tool(self, *args, code=0, timeout=TIMEOUT_S):
+        """Runs `nw`. Without `code`, any exit status is right."""
         completed = subprocess.run(
-            [NW, "network", *map(str, args)],
+            [NW, *map(str, args)],
             capture_output=True,
             text=True,
             timeout=timeout,
@@ -292,8 +321,9 @@ class NetworkTest(unittest.TestCase):
             stdin=subprocess.DEVNULL,
             check=False,
         )
-        text = f"nw network {args}: {completed.stdout[-2000:]}\n{completed.stderr[-2000:]}"
-        self.assertEqual(completed.returncode, code, text)
+        text = f"nw {args}: {completed.stdout[-2000:]}\n{completed.stderr[-2000:]}"
+        if code is not None:
+            self.assertEqual(completed.returncode, code, text)
         self.assertNotIn("panicked", completed.stderr)
         return completed
 

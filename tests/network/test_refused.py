@@ -1,11 +1,41 @@
 """Wrong documents, missing rights, a full disk, two managers: each a clear sentence, nothing lost."""
 
+import contextlib
 import os
+import socket
 import subprocess
 import sys
+import threading
 import unittest
 
-from network import NW, NetworkTest
+from network import NW, SCALED, NetworkTest
+
+
+class RefusingEngine(threading.Thread):
+    """A container engine on a unix socket that refuses whatever it is asked for."""
+
+    ANSWER = b'{"message":"no space in this engine"}'
+
+    def __init__(self, path):
+        super().__init__(daemon=True)
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen()
+        self.start()
+
+    def run(self):
+        head = f"HTTP/1.1 500 No\r\nContent-Length: {len(self.ANSWER)}\r\nConnection: close\r\n\r\n"
+        while True:
+            try:
+                peer, _ = self.listener.accept()
+            except OSError:
+                return
+            with peer, contextlib.suppress(OSError):
+                peer.recv(65536)
+                peer.sendall(head.encode() + self.ANSWER)
+
+    def close(self):
+        self.listener.close()
 
 
 class Refused(NetworkTest):
@@ -155,6 +185,29 @@ class Refused(NetworkTest):
         consumer.wait_answered(100)
         self.check_lossless(consumer.finish())
         self.stop(manager)
+
+    def test_engine_that_refuses_is_reported_and_running_services_go_on(self):
+        path = self.folder / "there.graph"
+        # An engine that answers every request with an error.
+        engine = RefusingEngine(self.folder / "engine.sock")
+        self.addCleanup(engine.close)
+        self.environment["DOCKER_HOST"] = f"unix://{self.folder}/engine.sock"
+        self.producer()
+        manager = self.up(self.file(extra=SCALED))
+        consumer = self.consumer()
+        consumer.wait_answered(100)
+        text = self.file(extra=SCALED).read_text()
+        hosts = "host here = process address=127.0.0.1\nhost box = docker address=127.0.0.1"
+        text = text.replace("host here = process", hosts)
+        path.write_text(text + "service br on box { br }\n")
+        refused = self.nw("apply", path, code=6).stderr
+        self.assertIn("can't list containers: Docker refused it: no space in this engine", refused)
+        # Changes that need no container are still made.
+        self.nw("scale", "br", "2")
+        self.assertEqual(self.graph()["version"], 1)
+        consumer.wait_answered(100)
+        self.check_lossless(consumer.finish())
+        self.assertIsNone(manager.poll())
 
     def skip(self, reason):
         print(f"SKIPPED: {reason}", file=sys.stderr)

@@ -43,6 +43,7 @@ class Rest(NetworkTest):
             "rates are seen",
         )
         graph = self.graph()
+        self.check_tap()
         consumer.finish()
         by_name = {i["name"]: i for i in graph["instances"]}
         columns = [by_name[name]["position"]["x"] for name in ("front~1", "br~1", "nr~1")]
@@ -63,6 +64,23 @@ class Rest(NetworkTest):
         self.assertEqual(status, 204)
         moved = next(i for i in self.graph()["instances"] if i["name"] == "br~1")
         self.assertEqual(moved["position"], {"x": 7.5, "y": 2.0, "fixed": True})
+
+    def check_tap(self):
+        """A tap prints the packets that its options choose, and ends after their number."""
+        options = ("--kind", "data", "--direction", "in", "--count", "5", "--json")
+        lines = [json.loads(line) for line in self.nw("tap", "br~1", *options).stdout.splitlines()]
+        self.assertEqual(len(lines), 5)
+        self.assertEqual({(line["kind"], line["direction"]) for line in lines}, {("Data", "in")})
+        self.assertTrue(all(line["name"].startswith("/") for line in lines), lines)
+        plain = self.nw("tap", "br~1", "--kind", "interest", "--count", "1").stdout
+        self.assertIn("Interest", plain)
+        self.assertIn("no~1", self.nw("tap", "no~1", code=3).stderr)
+        inside = self.nw("tap", "front~1", "--element", "cs.miss", "--count", "3", "--json").stdout
+        lines = [json.loads(line) for line in inside.splitlines()]
+        seen = [(line["interface"], line["kind"]) for line in lines]
+        self.assertEqual(seen, 3 * [("cs.miss", "Interest")])
+        refused = self.nw("tap", "front~1", "--element", "none", code=3).stderr
+        self.assertIn("it has pd, cs", refused)
 
     def test_events_are_numbered_resumable_and_end_with_the_manager(self):
         first = self.events(5)
@@ -127,9 +145,17 @@ class Rest(NetworkTest):
             fields = text.rsplit(")", 1)[1].split()
             return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-        before, begun = cpu_s(), time.monotonic()
+        def wakeups():
+            """Returns how often the thread that prints events has waited for something."""
+            path = Path(f"/proc/{self.manager.pid}/task/{self.manager.pid}/status")
+            line = next(x for x in path.read_text().splitlines() if x.startswith("voluntary"))
+            return int(line.split()[1])
+
+        before, begun, waited = cpu_s(), time.monotonic(), wakeups()
         time.sleep(4)
         share = (cpu_s() - before) / (time.monotonic() - begun)
+        # It is woken by events. To look for them would be several wakeups a second.
+        self.assertLess(wakeups() - waited, 8)
         # Three services; a debug build takes several times what a release build does.
         self.assertLess(share, 0.1)
 

@@ -6,8 +6,10 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
+import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +29,11 @@ def nw(*arguments, **options):
     )
 
 
+def skip(reason):
+    print(f"SKIPPED: {reason}", file=sys.stderr)
+    raise unittest.SkipTest(reason)
+
+
 def json_lines(text):
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
@@ -40,7 +47,7 @@ def free_port(kind):
 class Router:
     """`nw run` with a Unix socket and a UDP port in a directory of its own."""
 
-    def __init__(self):
+    def __init__(self, env=None):
         self.folder = tempfile.mkdtemp(prefix="nw-overload-")
         self.uri = f"unix://{self.folder}/nw.sock"
         self.udp = f"udp4://127.0.0.1:{free_port(socket.SOCK_DGRAM)}"
@@ -55,6 +62,7 @@ class Router:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            env=env,
         )
         end = time.monotonic() + 20
         while not os.path.exists(f"{self.folder}/nw.sock"):

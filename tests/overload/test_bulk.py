@@ -2,12 +2,15 @@
 
 import csv
 import json
+import os
+import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-from router import NW, Router, end_process, json_lines, nw
+from router import NW, Router, end_process, json_lines, nw, skip
 
 
 class Bulk(unittest.TestCase):
@@ -73,6 +76,51 @@ class Bulk(unittest.TestCase):
                 completed = nw("bench", "bulk", "--socket", self.router.uri, *arguments)
                 self.assertNotEqual(completed.returncode, 0)
                 self.assertIn(advice, completed.stderr)
+
+
+class SteppingClock(unittest.TestCase):
+    """The clock of the wall steps 100 s to and fro; nothing that measures or controls reads it."""
+
+    def test_run_under_a_stepping_clock_is_as_any_other(self):
+        compiler = shutil.which("cc")
+        if compiler is None:
+            skip("no C compiler for the clock that steps")
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        library = f"{folder}/stepping_clock.so"
+        source = Path(__file__).with_name("stepping_clock.c")
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+        env = {**os.environ, "LD_PRELOAD": library}
+        self.check_clock_steps(env)
+        router = Router(env)
+        self.addCleanup(router.close)
+        answer = subprocess.Popen(
+            [NW, "bench", "answer", "--socket", router.uri, "--prefix", "/bulk",
+             "--payload", "8000", "--json"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=env,
+        )  # fmt: skip
+        self.addCleanup(answer.stdout.close)
+        self.addCleanup(end_process, answer)
+        self.assertIn("ready", answer.stdout.readline())
+        completed = nw(
+            "bench", "bulk", "--socket", router.uri, "--prefix", "/bulk", "--files-per-s", 20,
+            "--seconds", 1, "--size", 400_000, "--json", env=env,
+        )  # fmt: skip
+        self.assertEqual(completed.returncode, 0, completed.stderr)
+        result = json_lines(completed.stdout)[0]
+        self.assertEqual(result["summary"]["complete"], 20, result["summary"])
+        times = [sample["at_s"] for sample in result["samples"]]
+        self.assertEqual(times, sorted(times))
+        self.assertLess(times[-1], 60)
+        self.assertTrue(all(0 <= file["start_s"] < file["stop_s"] < 60 for file in result["files"]))
+
+    def check_clock_steps(self, env):
+        """The library works: a program that reads the clock of the wall sees it step."""
+        program = "import time\nfor _ in range(8): print(time.time()); time.sleep(0.025)"
+        completed = subprocess.run(
+            [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True
+        )
+        times = [float(line) for line in completed.stdout.split()]
+        self.assertGreater(max(times) - min(times), 90)
 
 
 class Paper(unittest.TestCase):

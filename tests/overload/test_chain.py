@@ -3,11 +3,10 @@
 import json
 import os
 import subprocess
-import sys
 import time
 import unittest
 
-from router import NW, end_process, json_lines, nw
+from router import NW, end_process, json_lines, nw, skip
 
 IS_ROOT = os.geteuid() == 0
 
@@ -18,33 +17,35 @@ def namespaces(lab):
     return [name for name in names if name.startswith(f"{lab}-")]
 
 
-def skip(reason):
-    print(f"SKIPPED: {reason}", file=sys.stderr)
-    raise unittest.SkipTest(reason)
-
-
 class Chain:
     """`nw lab chain` with a producer."""
 
     def __init__(self, *arguments):
         self.process = subprocess.Popen(
             [NW, "lab", "chain", "--serve", "/bulk", "--json", *map(str, arguments)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError("nw lab chain did not come up")
-        self.near = json.loads(line)["near"]
+        ready = json.loads(line)
+        self.near, self.far, self.link = ready["near"], ready["far"], ready["link"]
         self.lab = self.near.split("/")[-2]
 
     def command(self, text):
         print(text, file=self.process.stdin, flush=True)
         return self.process.stdout.readline().strip()
 
+    def refused(self, text):
+        """Gives a command that is refused, and returns the sentence about it."""
+        print(text, file=self.process.stdin, flush=True)
+        return self.process.stderr.readline().strip()
+
     def close(self):
         self.process.stdin.close()
         end_process(self.process)
         self.process.stdout.close()
+        self.process.stderr.close()
 
 
 class ShortLink(unittest.TestCase):
@@ -98,6 +99,46 @@ class ShortLink(unittest.TestCase):
         self.assertEqual(chain.command("rate 100"), "rate 100: done")
         status, result = self.result(process)
         self.assertEqual((status, result["summary"]["complete"]), (0, 10), result["summary"])
+
+    def test_link_that_goes_for_good_ends_the_run_with_a_sentence(self):
+        chain = self.chain("--by", "udp", "--rate", 20)
+        process = subprocess.Popen(
+            [NW, "bench", "bulk", "--socket", chain.near, "--prefix", "/bulk", "--seconds", "1",
+             "--files-per-s", "4", "--size", "800000", "--lifetime", "300", "--json"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.addCleanup(end_process, process)
+        time.sleep(0.7)
+        self.assertEqual(chain.command("down"), "down: done")
+        output, errors = process.communicate(timeout=60)
+        summary = json_lines(output)[0]["summary"]
+        self.assertEqual(process.returncode, 1, errors)
+        self.assertLess(summary["complete"], 4, summary)
+        self.assertRegex(errors, "no file was complete|of 4 files were not complete")
+
+    def test_router_that_ends_during_a_run_is_named(self):
+        chain = self.chain("--by", "udp", "--rate", 20)
+        process = subprocess.Popen(
+            [NW, "bench", "bulk", "--socket", chain.near, "--prefix", "/bulk", "--seconds", "1",
+             "--files-per-s", "2", "--size", "8000000", "--json"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.addCleanup(end_process, process)
+        time.sleep(0.7)
+        print("end", file=chain.process.stdin, flush=True)
+        _, errors = process.communicate(timeout=60)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertIn("the downloads ended early", errors)
+
+    def test_impossible_changes_of_a_link_are_refused_and_it_goes_on(self):
+        chain = self.chain("--by", "udp", "--rate", 20)
+        for command in ("rate 0", "rate -5", "rate nan", "rate inf", "rate 1e9"):
+            with self.subTest(command):
+                self.assertIn("give 0.1 to 100000 Mbit/s", chain.refused(command))
+        self.assertIn("use rate MBIT, down, up or end", chain.refused("rate fast"))
+        self.assertEqual(chain.command("rate 30"), "rate 30: done")
+        status, result = self.result(self.bulk(chain, 1, 80_000))
+        self.assertEqual((status, result["summary"]["complete"]), (0, 1), result["summary"])
 
     def test_greedy_consumer_leaves_a_download_its_share(self):
         chain = self.chain("--by", "udp", "--rate", 50)

@@ -2,12 +2,22 @@
 // browser run in a network namespace of their own.
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, before } from 'node:test';
 import { promisify } from 'node:util';
-import { CHROMIUM, NW, openTab, screenshot, startBrowser, until } from './harness.mjs';
+import {
+  CHROMIUM,
+  NW,
+  openTab,
+  overflowOfPhone,
+  require,
+  screenshot,
+  startBrowser,
+  until,
+  walkByKeyboard,
+} from './harness.mjs';
 
 const skip = !CHROMIUM
   ? 'no chromium here (tools/setup test installs it)'
@@ -81,7 +91,7 @@ after(async () => {
 
 test('cluster_page_shows_members_drains_one_and_finds_a_name', { skip }, async (t) => {
   const origin = `http://127.0.0.1:${PORT}`;
-  const { tab, context, faults } = await openTab(browser, origin);
+  const { tab, context, faults } = await openTab(browser, origin, { bypassCSP: true });
   t.after(() => context.close());
   const { stdout } = await inNamespace(
     NW,
@@ -104,7 +114,34 @@ test('cluster_page_shows_members_drains_one_and_finds_a_name', { skip }, async (
     `${folder}/balancer.sock`,
   );
   assert.match(status.stdout, /m2\s.*drain/);
-  await screenshot(tab, 'cluster-light');
+  await row.getByRole('button', { name: 'Activate' }).click();
+  await row.getByRole('button', { name: 'Drain m2' }).waitFor();
+  await row.getByLabel('Weight of m2').fill('300');
+  await row.getByRole('button', { name: 'Set' }).click();
+  await tab.getByText('m2 has the weight 300.').waitFor();
+  await until('the balancer has the weight', async () => {
+    const socket = `${folder}/balancer.sock`;
+    const { stdout: text } = await inNamespace(NW, 'balancer', 'status', '--json', '--control', socket);
+    return JSON.parse(text).members.find(({ name }) => name === 'm2').weight === 300;
+  });
+  const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
+  for (const [theme, view] of ['light', 'dark'].flatMap((theme) =>
+    ['Members', 'Map', 'Names'].map((view) => [theme, view]),
+  )) {
+    await tab.getByLabel('Colours').selectOption(theme);
+    await tab.getByRole('tab', { name: view }).click();
+    await new Promise((go) => setTimeout(go, 300));
+    await screenshot(tab, `cluster-${view.toLowerCase()}-${theme}`);
+    await tab.evaluate(axe);
+    const { violations } = await tab.evaluate(() =>
+      globalThis.axe.run(document, { resultTypes: ['violations'] }),
+    );
+    const serious = violations.filter(({ impact }) => ['serious', 'critical'].includes(impact));
+    assert.deepEqual(serious.map(({ id, nodes }) => `${id}: ${nodes[0].html}`), [], view);
+    if (theme === 'dark') continue;
+    assert.deepEqual(await walkByKeyboard(tab), [], view);
+    assert.equal(await overflowOfPhone(tab), 0, view);
+  }
   await tab.getByRole('tab', { name: 'Map' }).click();
   await tab.locator('.node-table summary').click();
   await tab.locator('.node-table tbody').getByText('m1').waitFor();

@@ -40,7 +40,19 @@ export async function until(what, check, timeoutMs = 10_000) {
 
 /** A router started by this test, with its own folder and a page. */
 export class Router {
+  /** Another program may take a free port before the router does: then others are tried. */
   static async start() {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await Router.startOnce();
+      } catch (error) {
+        if (attempt === 3) throw error;
+        console.log(`${error.message}: started again with other ports`);
+      }
+    }
+  }
+
+  static async startOnce() {
     const router = new Router();
     router.folder = mkdtempSync(join(tmpdir(), 'nw-page-'));
     [router.tcp, router.udp, router.port] = [await freePort(), await freePort(), await freePort()];
@@ -50,7 +62,7 @@ export class Router {
       join(router.folder, 'r.toml'),
       `[faces.unix]\npath = "${router.socket}"\n[faces.udp]\nlisten = ["127.0.0.1:${router.udp}"]\n` +
         `[faces.tcp]\nlisten = ["127.0.0.1:${router.tcp}"]\n` +
-        `[page]\nlisten = ["127.0.0.1:${router.port}"]\ntoken_file = "${join(router.folder, 'token')}"\n`,
+        `[pubsub]\nenabled = true\ndomain = false\n[page]\nlisten = ["127.0.0.1:${router.port}"]\ntoken_file = "${join(router.folder, 'token')}"\n`,
     );
     await router.run();
     return router;
@@ -63,7 +75,8 @@ export class Router {
     let log = '';
     this.process.stderr.on('data', (text) => (log += text));
     await until('the router runs', () => {
-      if (this.process.exitCode !== null) throw new Error(`the router ended: ${log}`);
+      if (this.process.exitCode !== null || this.process.signalCode !== null)
+        throw new Error(`the router ended with ${this.process.exitCode}: ${log}`);
       return log.includes(' running ');
     });
   }
@@ -131,6 +144,79 @@ export async function openTab(browser, origin, options = {}) {
 export async function screenshot(tab, name) {
   mkdirSync(SCREENSHOTS, { recursive: true });
   await tab.screenshot({ path: join(SCREENSHOTS, `${name}.png`) });
+}
+
+/** Returns by how many pixels a page is wider than a phone. */
+export async function overflowOfPhone(tab) {
+  const before = tab.viewportSize();
+  await tab.setViewportSize({ width: 390, height: 800 });
+  const overflow = await tab.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  await tab.setViewportSize(before);
+  return Math.max(0, overflow);
+}
+
+/** Returns places of a map's canvas where the pointer is over a node. */
+export const nodePlaces = (canvas) =>
+  canvas.evaluate((element) => {
+    const box = element.getBoundingClientRect();
+    const found = [];
+    for (let y = 20; y < box.height; y += 10)
+      for (let x = 20; x < box.width; x += 10) {
+        const place = { clientX: box.left + x, clientY: box.top + y };
+        element.dispatchEvent(new PointerEvent('pointermove', place));
+        if (element.style.cursor === 'pointer') found.push([x, y]);
+      }
+    return found;
+  });
+
+/**
+ * Walks through a page by the Tab key. Returns what is wrong: an element that is not reached, one
+ * whose focus cannot be seen, and a place that the focus does not leave.
+ */
+export async function walkByKeyboard(tab) {
+  const steps = await tab.evaluate(() => {
+    const look = (element) =>
+      [element, ...[...element.children].slice(0, 4)]
+        .map((part) => getComputedStyle(part))
+        .map(({ outline, boxShadow, borderColor, stroke, fill }) =>
+          [outline, boxShadow, borderColor, stroke, fill].join(),
+        )
+        .join();
+    const isShown = (element) =>
+      element.checkVisibility() &&
+      (!element.closest('details:not([open])') || element.matches('summary'));
+    const selector = 'a[href], button, input, select, textarea, summary, [tabindex]';
+    const wanted = [...document.querySelectorAll(selector)].filter(
+      (element) => element.tabIndex >= 0 && !element.disabled && isShown(element),
+    );
+    document.activeElement?.blur();
+    getSelection().setPosition(document.body, 0);
+    const walk = { wanted: new Map(wanted.map((element) => [element, look(element)])) };
+    Object.assign(walk, { reached: new Set(), unseen: new Set(), again: 0 });
+    walk.onFocus = ({ target }) => {
+      if (walk.reached.has(target)) walk.again += 1;
+      walk.reached.add(target);
+      if (look(target) === walk.wanted.get(target)) walk.unseen.add(target);
+    };
+    addEventListener('focusin', walk.onFocus);
+    globalThis.walk = walk;
+    return wanted.length;
+  });
+  // The walk may start at the last click, leaves the page at its end, and meets what is new: a
+  // second round reaches what the first one passed by.
+  for (let step = 0; step < 2 * steps + 8; step += 1) await tab.keyboard.press('Tab');
+  return tab.evaluate(() => {
+    const { wanted, reached, unseen, again, onFocus } = globalThis.walk;
+    removeEventListener('focusin', onFocus);
+    const name = (element) => element.outerHTML.slice(0, 160);
+    const isThere = (element) => element.isConnected && !element.disabled;
+    const missed = [...wanted.keys()].filter((one) => isThere(one) && !reached.has(one));
+    return [
+      ...missed.map((element) => `not reached: ${name(element)}`),
+      ...[...unseen].map((element) => `no visible focus: ${name(element)}`),
+      ...(missed.length > 0 && again > 0 ? [`${again} elements had the focus twice`] : []),
+    ];
+  });
 }
 
 export { execFileSync };

@@ -1,5 +1,6 @@
-// Frames per second of the map component with a synthetic graph, panned in every frame. The map's
-// own code is measured, with its worker; a page of this test holds it.
+// Frames per second of the map component with a synthetic graph: moved in every frame, and zoomed
+// in every frame, so that all is drawn again. The map's own code is measured, with its worker; a
+// page of this test holds it.
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { require, root, screenshot } from './harness.mjs';
@@ -9,7 +10,7 @@ const source = join(root, 'page/src');
 
 const ENTRY = `
 import { MapCanvas } from './map/canvas';
-const palette = { background: '#fff', text: '#222', muted: '#666', line: '#bbb', node: '#fff', accent: '#48b',
+const palette = { background: '#fff', text: '#222', muted: '#666', line: '#bbb', node: '#fff', accent: '#48b', onSign: '#fff',
   health: { ok: '#075', warning: '#a50', failed: '#b22', idle: '#777' } };
 globalThis.measure = async (count, seconds) => {
   const kinds = ['router', 'peer', 'content_store', 'name_filter', 'backward_router'];
@@ -24,23 +25,38 @@ globalThis.measure = async (count, seconds) => {
   const layoutMs = performance.now() - started;
   map.fit();
   await new Promise((go) => setTimeout(go, 200));
-  const [frames, begin] = [map.frames, performance.now()];
   let drawMs = 0;
   const draw = map.draw.bind(map);
   map.draw = () => { const at = performance.now(); draw(); drawMs += performance.now() - at; };
-  let side = 1;
-  await new Promise((done) => {
-    const step = () => {
-      if (performance.now() - begin > seconds * 1000) return done();
-      side = -side;
-      map.panBy(side * 3, side);
+  const run = async (change) => {
+    const [frames, begin] = [map.frames, performance.now()];
+    drawMs = 0;
+    await new Promise((done) => {
+      const step = (at) => {
+        if (at - begin > seconds * 1000) return done();
+        change(at - begin);
+        requestAnimationFrame(step);
+      };
       requestAnimationFrame(step);
-    };
-    requestAnimationFrame(step);
+    });
+    const drawn = map.frames - frames;
+    const tookS = (performance.now() - begin) / 1000;
+    return { framesPerSecond: drawn / tookS, drawMs: drawMs / drawn };
+  };
+  // The map moves as far as a person drags it, there and back, by places that time decides.
+  let x = 0;
+  const moved = await run((ms) => {
+    const next = 300 * Math.sin(ms / 300);
+    map.panBy(next - x, (next - x) / 3);
+    x = next;
   });
-  const drawn = map.frames - frames;
-  const tookS = (performance.now() - begin) / 1000;
-  return { framesPerSecond: drawn / tookS, drawMs: drawMs / drawn, layoutMs };
+  let k = 1;
+  const zoomed = await run((ms) => {
+    const next = 1 + 0.3 * Math.sin(ms / 300);
+    map.zoomBy(next / k);
+    k = next;
+  });
+  return { moved, zoomed, layoutMs };
 };
 `;
 
@@ -70,7 +86,7 @@ export async function measureMap(t, browser, nodes) {
   t.after(() => context.close());
   const tab = await context.newPage();
   await tab.goto(`http://127.0.0.1:${server.address().port}/`);
-  const measured = await tab.evaluate((count) => globalThis.measure(count, 3), nodes);
+  const measured = await tab.evaluate((count) => globalThis.measure(count, 1.5), nodes);
   await screenshot(tab, `map-${nodes}`);
   return measured;
 }

@@ -82,7 +82,7 @@ test('clones_fold_into_one_node_with_the_worst_health_and_summed_rates', async (
 });
 
 test('packet_is_dissected_and_a_malformed_one_says_so', async () => {
-  const { dissect, summarize } = await load('router/packet.ts');
+  const { dissect, summarize } = await load('tap/packet.ts');
   const hex = (text) => Uint8Array.from(text.match(/../g).map((byte) => Number.parseInt(byte, 16)));
   // Interest /a/b with CanBePrefix, a nonce and a lifetime of 4000 ms, in an LpPacket.
   const interest = hex(
@@ -102,6 +102,33 @@ test('packet_is_dissected_and_a_malformed_one_says_so', async () => {
   for (let level = 0; level < 60; level += 1)
     deep = `07${(deep.length / 2).toString(16).padStart(2, '0')}${deep}`;
   dissect(hex(deep));
+});
+
+test('capture_counts_lost_packets_of_packets_and_of_statistics', async () => {
+  const { CaptureReader } = await load('tap/packet.ts');
+  const block = (type, body) => {
+    const bytes = new Uint8Array(body.length + 12);
+    const view = new DataView(bytes.buffer);
+    view.setUint32(0, type, true);
+    view.setUint32(4, bytes.length, true);
+    bytes.set(body, 8);
+    view.setUint32(bytes.length - 4, bytes.length, true);
+    return bytes;
+  };
+  const word = (value) => [value & 255, value >> 8, 0, 0];
+  const drops = (code, lost) => [code, 0, 8, 0, ...word(lost), ...word(0), 0, 0, 0, 0];
+  const name = [2, 0, 4, 0, ...new TextEncoder().encode('cs.a'), 0, 0, 0, 0];
+  // 14 bytes of Ethernet and two of a packet.
+  const head = [...word(0), ...word(0), ...word(0), ...word(16), ...word(16)];
+  const packet = (lost) => block(6, [...head, ...Array(16).fill(0), ...drops(4, lost)]);
+  const reader = new CaptureReader();
+  reader.read(block(1, [1, 0, 0, 0, ...word(0), ...name]));
+  assert.equal(reader.read(packet(3))[0].face, 'cs.a');
+  assert.equal(reader.lost, 3);
+  reader.read(block(5, [...word(0), ...word(0), ...word(0), ...drops(5, 300)]));
+  assert.equal(reader.lost, 300, 'statistics have the number since the start');
+  reader.read(packet(2));
+  assert.equal(reader.lost, 302);
 });
 
 test('rates_are_changes_per_second_and_fade_for_quiet_faces', async () => {

@@ -27,9 +27,12 @@ def wait_until(condition, what, timeout_s=TIMEOUT_S):
 
 
 class Node:
-    """A router with publish/subscribe, started by this test and ended by its process id."""
+    """A router with publish/subscribe, started by this test and ended by its process id. The words
+    `around` start it."""
 
-    def __init__(self, folder, name="n", pubsub="domain = false\n", rules="", namespace=None):
+    def __init__(
+        self, folder, name="n", pubsub="domain = false\n", rules="", namespace=None, around=()
+    ):
         self.socket = Path(folder) / f"{name}.sock"
         self.path = Path(folder) / f"{name}.pubsub.sock"
         self.inside = ["ip", "netns", "exec", namespace] if namespace else []
@@ -44,7 +47,9 @@ class Node:
         self.started = time.monotonic()
         with open(self.log_path, "w") as log:
             self.process = subprocess.Popen(
-                [*self.inside, NW, "run", "-c", config], stderr=log, stdin=subprocess.DEVNULL
+                [*self.inside, *around, NW, "run", "-c", config],
+                stderr=log,
+                stdin=subprocess.DEVNULL,
             )
         wait_until(lambda: self.is_listening() or self.process.poll() is not None, "a socket")
         if self.process.poll() is not None:
@@ -68,6 +73,12 @@ class Node:
             timeout=timeout,
             text=True,
             check=False,
+        )
+
+    def run_plain(self, *words):
+        """Runs `nw` without this node's socket."""
+        return subprocess.run(
+            [NW, *words], capture_output=True, timeout=TIMEOUT_S, text=True, check=False
         )
 
     def start(self, *words, **options):

@@ -3,6 +3,7 @@
 import os
 import socket
 import struct
+import threading
 import time
 import unittest
 
@@ -108,6 +109,17 @@ class HostileTest(NodeTest):
                     for _ in range(3):
                         subscriber.receive(0.05)
 
+    def test_fault_of_a_ring_is_told_to_users_of_its_items(self):
+        with Publisher(self.node.path) as publisher:
+            item = publisher.announce("/wild")
+            receiver = self.node.start("sub", "--timeout", "3000", "/wild")
+            wait_until(lambda: publisher.subscribers(item) == 1, "the subscriber")
+            publisher.publish(item, b"x")
+            publisher.ring.store(TAIL_AT, 33)
+            _, errors = receiver.communicate(timeout=10)
+            self.assertIn("a publisher is faulty", errors)
+            self.assertIn("/wild", errors)
+
     def test_million_scopes_by_one_application_are_bounded(self):
         before = self.node.memory_kib()
         refused = 0
@@ -179,6 +191,24 @@ class HostileTest(NodeTest):
             ]
             self.assertGreater(lost[0], 1000)
             silent.close()
+
+    def test_python_application_that_reads_late_goes_on(self):
+        """The node reads no requests while too many replies wait, so the client has to read."""
+        connection = Connection(self.node.path, "late", shared_memory=False)
+
+        def ask():
+            for number in range(40_000):
+                connection.send(5, struct.pack("<II?H", number, number, False, 1) + b"x")
+
+        def last_reply(kind, body):
+            return kind == 2 and struct.unpack_from("<I", body)[0] == 39_999 or None
+
+        worker = threading.Thread(target=ask, daemon=True)
+        worker.start()
+        worker.join(30)
+        self.assertFalse(worker.is_alive(), "it waits for the node, which waits for it")
+        self.assertTrue(connection.wait_for(last_reply))
+        connection.close()
 
     def test_reader_page_with_false_progress_holds_up_no_publisher(self):
         with Publisher(self.node.path, ring_bytes=1 << 16, wait_s=1) as publisher:

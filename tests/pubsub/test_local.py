@@ -8,7 +8,7 @@ import sys
 import time
 import unittest
 
-from namewire import Lost, Publication, Publisher, Refused, Subscriber
+from namewire import Lost, Publication, Publisher, Refused, Subscriber, derived_name
 from node import ROOT, NodeTest, wait_until
 
 
@@ -108,12 +108,93 @@ class CommandTest(NodeTest):
             )
             trace = self.node.run("pubsub", "trace", "/plant/hall/meter").stdout
             self.assertIn("reads the publisher's ring", trace)
+            publisher.publish_scope("/plant/hall", "domain")
+            publisher.add_parent("/plant/hall", "/tours")
+            publisher.add_parent("/plant/hall/meter", "/meters")
+            graph = self.node.run("pubsub", "graph").stdout
+            self.assertIn("├─ meters\n│  └─ meter = /plant/hall/meter\n", graph)
+            self.assertIn("└─ tours\n   └─ hall = /plant/hall\n", graph)
+            self.assertIn("└─ hall: strategy domain\n", graph)
+            dot = self.node.run("pubsub", "graph", "--dot").stdout
+            self.assertIn('"/tours" -> "/plant/hall" [style=dashed]', dot)
+            for name in ["/tours/hall/*", "/meters/meter"]:
+                late = self.node.run("sub", name, "-n", "1", "--timeout", "5000")
+                self.assertEqual(late.stdout, "/plant/hall/meter 42\n")
+            publisher.remove_parent("/plant/hall/meter", "/meters")
+            self.assertEqual(
+                self.node.run("sub", "/meters/meter", "--timeout", "200").returncode, 5
+            )
+            with self.assertRaisesRegex(Refused, "strategy domain, not node"):
+                publisher.announce("/plant/hall/other", strategy="node")
+            with self.assertRaisesRegex(Refused, "below itself"):
+                publisher.add_parent("/plant/hall", "/plant/hall/deeper")
             top = self.node.run("pubsub", "top", "-n", "1", "--interval", "200").stdout
             self.assertIn("/plant/hall/meter", top)
         self.assertIn("0 lost", self.end(received)[1])
 
 
+class ScopeTest(NodeTest):
+    def test_scope_and_parents_of_commands_hold_while_they_run(self):
+        scope = self.node.start("pubsub", "scope", "/p/s", "--strategy", "node", "--under", "/q")
+        self.addCleanup(self.stop, scope)
+        wait_until(lambda: self.node.status()["scopes"], "the scope")
+        self.assertEqual(
+            self.node.status()["scopes"],
+            [{"name": "/p/s", "strategy": "node", "parents": ["/q"]}],
+        )
+        received = self.subscriber("/q/**", "/r/*", derived_name("/d/a", 7), "-n", "4")
+        for words in [["/p/s/x", "1"], ["/p/s/y", "2", "--under", "/r"], ["/o", "3"]]:
+            self.assertEqual(self.node.run("pub", *words).returncode, 0, words)
+        refused = self.node.run("pub", "/p/s/x", "4", "--strategy", "domain")
+        self.assertIn("strategy node, not domain", refused.stderr)
+        self.assertEqual(self.node.run("pub", "/d/a", "5", "--derived", "7").returncode, 0)
+        self.end(scope)
+        wait_until(lambda: not self.node.status()["scopes"], "the end of the scope")
+        self.node.run("pub", "/p/s/x", "6")
+        self.node.run("pub", "/q/z", "7", "--strategy", "domain")
+        derived = derived_name("/d/a", 7)
+        self.assertEqual(derived_name("/a/b", 1), "/a/8=4fb39fd4c04e91e9", "as in Rust and C")
+        self.assertEqual(
+            received.communicate(timeout=20)[0].splitlines(),
+            ["/p/s/x 1", "/p/s/y 2", f"{derived} 5", "/q/z 7"],
+        )
+        late = self.node.run("sub", "/d/a", "--derived", "7", "-n", "1", "--timeout", "5000")
+        self.assertEqual(late.stdout, f"{derived} 5\n")
+        wrong = self.node.run("sub", "/d/*", "--derived", "7")
+        self.assertIn("for subscriptions, not for names", wrong.stderr)
+
+
 class CountTest(NodeTest):
+    def test_publication_wakes_the_subscribers_of_its_item_only(self):
+        received = [self.subscriber(f"/w/{n}", "-n", "101") for n in range(5)]
+        with Publisher(self.node.path, wait_s=5) as publisher:
+            items = [publisher.announce(f"/w/{n}") for n in range(5)]
+            for item in items:
+                wait_until(lambda item=item: publisher.subscribers(item) == 1, "a subscriber")
+            for item in items:
+                publisher.publish(item, b"first")
+            before = publisher.wakeups
+            for _ in range(100):
+                publisher.publish(items[0], b"x")
+                time.sleep(0.002)
+            # One reader of five; all are woken once in a quarter of the ring, which is not full.
+            self.assertLessEqual(publisher.wakeups - before, 100)
+            self.assertGreater(publisher.wakeups, 0)
+            # The others do not hold back a publisher that waits for its readers.
+            started = time.monotonic()
+            for _ in range(40):
+                publisher.publish(items[0], bytes(100_000))
+            self.assertLess(time.monotonic() - started, 5, "none was waited for in vain")
+            for item in items[1:]:
+                for _ in range(100):
+                    publisher.publish(item, b"x")
+            self.assertTrue(publisher.drain(10))
+        for process in received[1:]:
+            out, err = process.communicate(timeout=20)
+            self.assertEqual(len(out.splitlines()), 101)
+            self.assertIn("0 lost", err)
+        self.assertEqual(received[0].wait(20), 0)
+
     def test_losses_of_a_slow_subscriber_are_exact_and_delay_no_other(self):
         with Publisher(self.node.path, ring_bytes=1 << 16) as publisher:
             item = publisher.announce("/s", keeps_last=False)
@@ -140,6 +221,24 @@ class CountTest(NodeTest):
             self.assertLess(slow.lost, 20_000)
             summary = json.loads(self.end(fast)[0].splitlines()[-1])
             self.assertEqual(summary["received"] + summary["lost"], 20_000)
+
+    def test_publisher_that_drops_the_newest_never_waits_and_losses_are_exact(self):
+        slow = Subscriber(self.node.path)
+        self.addCleanup(slow.close)
+        slow.subscribe("/d")
+        started = time.monotonic()
+        words = ["--drop-newest", "--ring", "64", "--wait", "1", "--patience", "100", "--json"]
+        sent = self.node.run("pub", *words, "--repeat", "20000", "/d", "x" * 100)
+        self.assertLess(time.monotonic() - started, 10, "it does not wait for the slow one")
+        summary = json.loads(sent.stdout)
+        self.assertGreater(summary["dropped"], 15_000, "the ring holds a few hundred")
+        numbers = []
+        while slow.delivered + slow.lost < 20_000 and (found := slow.receive(5)) is not None:
+            if isinstance(found, Publication):
+                numbers.append(found.sequence)
+        self.assertEqual(numbers, list(range(1, len(numbers) + 1)), "the oldest are there")
+        self.assertEqual(slow.delivered + slow.lost, 20_000)
+        self.assertEqual(slow.lost, summary["dropped"])
 
     def test_killed_publisher_ends_exactly_and_at_once(self):
         script = (
@@ -173,11 +272,11 @@ class CountTest(NodeTest):
             self.assertEqual(subscriber.delivered + subscriber.lost, total)
             last = self.node.run("sub", "-n", "1", "--timeout", "3000", "/k", "--json")
             first = json.loads(last.stdout.splitlines()[0])
-            if "sequence" in first:
-                self.assertEqual(first["sequence"], total)
-            else:
-                # Killed between the number of its last record and the end: that one is lost.
+            if first.get("sequence") != total:
+                # Killed between the number of its last record and the end: that one is lost, and
+                # the one before is kept, if any.
                 self.assertGreater(subscriber.lost, 0)
+                self.assertEqual(first.get("sequence", total - 1), total - 1)
 
     def test_killed_subscriber_is_cleaned_up_and_holds_up_nobody(self):
         with Publisher(self.node.path, wait_s=5) as publisher:
@@ -201,6 +300,45 @@ class CountTest(NodeTest):
         self.assertEqual(subscriber.returncode, 4)
         self.assertIn("connection to the node lost", err)
 
+    def test_strongest_publisher_serves_and_the_next_one_when_it_is_killed(self):
+        words = ["--strength", "9", "--interval", "20", "--repeat", "10000", "--no-last"]
+        strong = self.node.start("pub", *words, "/backup", "strong")
+        self.addCleanup(self.stop, strong)
+        wait_until(lambda: self.node.status()["items"], "the publisher")
+        by_messages = Subscriber(self.node.path, shared_memory=False)
+        self.addCleanup(by_messages.close)
+        with Publisher(self.node.path) as publisher, Subscriber(self.node.path) as subscriber:
+            item = publisher.announce("/backup", strength=5)
+            for one in (subscriber, by_messages):
+                one.subscribe("/backup")
+                self.assertEqual(one.receive(5).payload, b"strong")
+            publisher.publish(item, b"unseen")
+            self.assertEqual(publisher.subscribers(item), 0)
+            items = {i["strength"]: i for i in self.node.status()["items"]}
+            self.assertEqual((items[5]["choice"], items[5]["standby"]), ("strongest", True))
+            self.assertFalse(items[9]["standby"])
+            shown = self.node.run("pubsub", "status").stdout
+            self.assertIn("strongest 5, standby", shown)
+            graph = self.node.run("pubsub", "graph").stdout
+            self.assertIn("strongest 5, standby", graph)
+            refused = self.node.run("pub", "--choice", "nearest", "/backup", "x")
+            self.assertIn("has publishers with the choice strongest, not nearest", refused.stderr)
+            strong.kill()
+            wait_until(lambda: publisher.subscribers(item) == 2, "the switch", 1)
+            for one in (subscriber, by_messages):
+                # What is left of the first one may be read after that of the second.
+                found = [p for p in drain(one) if p.payload != b"strong"]
+                self.assertEqual([(p.payload, p.is_last_value) for p in found], [(b"unseen", True)])
+            publisher.publish(item, b"second")
+            for one in (subscriber, by_messages):
+                self.assertEqual([p.payload for p in drain(one)], [b"second"])
+                self.assertEqual(one.lost, 0)
+            # Another one of a greater strength takes over at once.
+            better = self.node.run("pub", "--strength", "7", "/backup", "better")
+            self.assertIn("2 subscribers", better.stderr)
+            self.assertIn(b"better", [p.payload for p in drain(subscriber)])
+            wait_until(lambda: publisher.subscribers(item) == 2, "the first one again", 1)
+
     def test_second_subscriber_of_a_started_item_gets_data(self):
         with Publisher(self.node.path) as publisher:
             item = publisher.announce("/late")
@@ -223,6 +361,17 @@ class CountTest(NodeTest):
             self.assertEqual(publisher.subscribers(item), 0)
             publisher.publish(item, b"2")
             self.assertEqual(drain(subscriber), [])
+
+    def test_item_with_the_number_of_a_withdrawn_one_starts_at_its_first_publication(self):
+        with Publisher(self.node.path) as publisher, Subscriber(self.node.path) as subscriber:
+            subscriber.subscribe("/again/*")
+            for name in ("/again/a", "/again/b"):
+                item = publisher.announce(name)
+                publisher.publish(item, b"1")
+                publisher.publish(item, b"2")
+                found = [(one.name, one.sequence, one.lost) for one in drain(subscriber)]
+                self.assertEqual((item, found), (0, [(name, 1, 0), (name, 2, 0)]))
+                publisher.withdraw(item)
 
     def test_items_announced_later_on_a_busy_ring_lose_nothing(self):
         publisher = Publisher(self.node.path, ring_bytes=1 << 20)

@@ -23,10 +23,33 @@ NW = os.path.abspath(os.environ["NW_BIN"])
 HERE = Path(__file__).resolve().parent
 TIMEOUT_S = 20
 # Operations that end the server or stream until the reader closes: tests/cli covers them.
-ENDS_OR_STREAMS = {"stop", "drain", "stop_balancer", "tap", "trace", "events", "stream_events"}
+ENDS_OR_STREAMS = {
+    "stop",
+    "drain",
+    "stop_balancer",
+    "stop_network",
+    "tap",
+    "tap_instance",
+    "trace",
+    "events",
+    "stream_events",
+}
 # A new user namespace allows to create a network namespace; the balancer needs real root.
 NAMESPACE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--net", "--map-root-user"]
 
+NETWORK = """
+face near listens unix://{folder}/near.sock
+face far = unix://{folder}/none.sock
+br = backward_router
+nr = name_router(commands = ["localhost"])
+near -> br.interest -> nr.interest -> faces
+near -> br.data
+near -> br.nack
+far -> nr.interest
+far -> nr.data -> br.data -> faces
+far -> nr.nack -> br.nack -> faces
+route / at nr.far
+"""
 BALANCER = """
 [cluster]
 addresses = ["192.0.2.1"]
@@ -116,6 +139,14 @@ def start(folder):
         "service openapi",
         f"exec {NW} service run content_store mib=1 {ends}",
         "service.sock",
+    )
+    # A producer that does not exist: the network runs, and no answer comes.
+    (folder / "n.graph").write_text(NETWORK.format(folder=folder))
+    yield (
+        "network",
+        "network openapi",
+        f"exec {NW} network up n.graph --directory {folder}/networks",
+        "networks/n/manager.sock",
     )
     if os.geteuid() != 0:
         print(

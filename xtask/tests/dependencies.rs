@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// Licences that suit a program under Apache-2.0 or MIT. An expression passes if one alternative of
 /// each of its parts is here.
-const LICENCES: [&str; 13] = [
+const LICENCES: [&str; 14] = [
     "MIT",
     "MIT-0",
     "Apache-2.0",
@@ -19,10 +19,14 @@ const LICENCES: [&str; 13] = [
     "Unlicense",
     "BSL-1.0",
     "OpenSSL",
+    // A list of root certificates, which `kube` has on systems other than Linux.
+    "CDLA-Permissive-2.0",
 ];
 
 /// Crates that may be there in two versions, because others depend on the older one.
-const DOUBLE: [&str; 6] = [
+const DOUBLE: [&str; 7] = [
+    // `kube` has a newer one; the default program has only the older one.
+    "base64",
     // `crossterm` has the older one.
     "signal-hook",
     // Procedural macros of others have the older one; it is not in the program.

@@ -118,6 +118,52 @@ fn lines_of_prose_fit_in_their_columns() {
     fail_with("at most 120 columns of prose", &found);
 }
 
+/// Markdown text without its fenced blocks.
+fn prose(text: &str) -> String {
+    let mut fenced = false;
+    let is_prose = |line: &&str| {
+        let is_fence = line.trim_start().starts_with("```");
+        fenced ^= is_fence;
+        !fenced && !is_fence
+    };
+    text.lines().filter(is_prose).collect::<Vec<_>>().join("\n")
+}
+
+/// The names by which links lead to the headings of a Markdown text.
+fn heading_anchors(text: &str) -> BTreeSet<String> {
+    let anchor = |heading: &str| {
+        let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+        heading.trim().to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
+    };
+    prose(text)
+        .lines()
+        .filter(|line| line.starts_with('#'))
+        .map(|line| anchor(line.trim_start_matches('#')))
+        .collect()
+}
+
+#[test]
+fn links_between_documents_lead_to_files_and_headings() {
+    let mut found = Vec::new();
+    for path in files(&[".md"]) {
+        let (text, folder) = (read(&path), path.parent().expect("a folder"));
+        for target in prose(&text).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if target.contains("://") || target.starts_with("mailto:") || target.contains(' ') {
+                continue;
+            }
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let to = if file.is_empty() { path.clone() } else { folder.join(file) };
+            let is_page = to.extension().is_some_and(|ending| ending == "md");
+            let leads = to.exists()
+                && (anchor.is_empty() || !is_page || heading_anchors(&read(&to)).contains(anchor));
+            if !leads {
+                found.push(format!("{}: {target}", shown(&path)));
+            }
+        }
+    }
+    fail_with("links lead to files and headings that exist", &found);
+}
+
 /// A word of the list with its replacement. An entry that begins with a capital letter or holds an
 /// underscore is an identifier, matched as it is; any other is a word of prose, matched in any
 /// case.

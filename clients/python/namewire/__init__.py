@@ -10,7 +10,20 @@ Python 3.9. Tests: tests/pubsub.
 """
 
 from .connection import NodeError, Refused
-from .publisher import Publisher
+from .names import derived_name
+from .presence import Presence, PresenceWatcher
+from .publisher import STRATEGIES, Publisher
 from .subscriber import Lost, Publication, Subscriber
 
-__all__ = ["Lost", "NodeError", "Publication", "Publisher", "Refused", "Subscriber"]
+__all__ = [
+    "STRATEGIES",
+    "Lost",
+    "NodeError",
+    "Presence",
+    "PresenceWatcher",
+    "Publication",
+    "Publisher",
+    "Refused",
+    "Subscriber",
+    "derived_name",
+]

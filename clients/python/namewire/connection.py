@@ -15,9 +15,11 @@ import socket
 import struct
 import time
 
-VERSION = 1
+VERSION = 2
 FRAME_BYTES_MAX = 1 << 20
 REPLY_TIMEOUT_S = 10
+#: Reads of the socket per call: a node that sends without end can't keep a call busy.
+READS_MAX = 64
 BY_MESSAGES = 0xFFFFFFFF
 
 PAGE_LEN = 64 * 1024
@@ -85,16 +87,25 @@ class ReaderPage:
         )
         self.end_wait()
 
-    def wake(self):
-        """Wakes the reader if it waits. Returns whether its node has to be told."""
+    def wake(self, slot=None, item=None):
+        """Wakes the reader if it waits; with a slot and an item of its ring, only if it waits for
+        that item. Returns how it waited: 0 if it was not woken, WAITS_BY_MESSAGE if its node has to
+        be told."""
         waits = self._word.value
         if waits == 0:
-            return False
+            return 0
+        items = 0 if item is None else self._words[_slot_at(slot) // 8 + 3]
+        if items and not items >> item % 64 & 1:
+            return 0
         self._word.value = 0
         if waits == WAITS_BY_FUTEX:
             word, wake = ctypes.byref(self._word), ctypes.c_int(FUTEX_WAKE)
             _libc.syscall(ctypes.c_long(SYS_FUTEX), word, wake, 1, None, None, 0)
-        return waits == WAITS_BY_MESSAGE
+        return waits
+
+    def set_items(self, slot, items):
+        """Says which items of a ring wake this reader: bit n % 64 for each item n; 0: all."""
+        self._words[_slot_at(slot) // 8 + 3] = items
 
     def report(self, slot, cursor, delivered, lost):
         at = _slot_at(slot) // 8
@@ -131,7 +142,7 @@ class Connection:
             raise NodeError(f"no node with publish/subscribe at {path}: {error}") from error
         self.received, self.files, self.events = bytearray(), [], []
         self.page = ReaderPage() if shared_memory and SYS_FUTEX else None
-        self.last_mail, self.last_request = 0, 0
+        self.last_mail, self.last_request, self.has_more = 0, 0, False
         self.send(1, struct.pack("<H", VERSION) + text(program), self.page and self.page.file)
         body = self.wait_for(lambda kind, body: body if kind == 1 else None)
         version, _, self.ring_bytes_max, self.items_max = struct.unpack("<HQII", body)
@@ -147,12 +158,21 @@ class Connection:
         frame = struct.pack("<IBB", len(body) + 2, file is not None, kind) + body
         files = [] if file is None else [file]
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
-        try:
-            sent = self.socket.sendmsg([frame], rights)
-            if sent < len(frame):
-                self.socket.sendall(frame[sent:])
-        except OSError as error:
-            raise NodeError(f"connection to the node lost: {error}") from error
+        deadline, left = time.monotonic() + REPLY_TIMEOUT_S, memoryview(frame)
+        while left:
+            try:
+                left = left[self.socket.sendmsg([left], rights, socket.MSG_DONTWAIT) :]
+                rights = []
+                continue
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                raise NodeError(f"connection to the node lost: {error}") from error
+            if time.monotonic() > deadline:
+                raise NodeError("the node does not read")
+            select.select([self.socket], [self.socket], [], 0.1)
+            # The node may be waiting for this end to read.
+            self.read(0)
 
     def request(self, kind, body):
         """Sends a request whose number comes first, and waits for the reply."""
@@ -184,7 +204,9 @@ class Connection:
 
     def has_mail(self):
         """Returns whether the node has sent messages, without a system call."""
-        return bool(self.events) or self.page is None or self.page.mail() != self.last_mail
+        if self.events or self.has_more or self.page is None:
+            return True
+        return self.page.mail() != self.last_mail
 
     def take_events(self):
         if self.page:
@@ -195,7 +217,10 @@ class Connection:
 
     def read(self, timeout_s):
         """Reads what the socket has."""
-        while select.select([self.socket], [], [], timeout_s)[0]:
+        self.has_more = False
+        for _ in range(READS_MAX):
+            if not select.select([self.socket], [], [], timeout_s)[0]:
+                return
             try:
                 data, ancillary, _, _ = self.socket.recvmsg(1 << 16, socket.CMSG_SPACE(64))
             except OSError as error:
@@ -210,6 +235,7 @@ class Connection:
             self.received += data
             self._take_frames()
             timeout_s = 0
+        self.has_more = True
 
     def _take_frames(self):
         at = 0

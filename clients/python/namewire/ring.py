@@ -17,9 +17,14 @@ from .connection import (
 
 HEAD_LEN, ITEM_LEN, RECORD_LEN = 4096, 16, 32
 MAGIC = int.from_bytes(b"nw-ring1", "little")
-MAGIC_AT, SIZE_AT, ITEMS_AT, INTENT_AT, TAIL_AT = 0, 8, 16, 64, 72
+MAGIC_AT, SIZE_AT, ITEMS_AT, INTENT_AT, TAIL_AT, RESTARTS_AT = 0, 8, 16, 64, 72, 80
 MARK_AT, EARLIER_MARK_AT = 192, 200
 FIRST, LAST, PAD, MISSING, ELSEWHERE = 1, 2, 4, 8, 16
+#: Records in a row without a result after which the table of items is read, and followed items up
+#: to which it is.
+OTHERS_MAX, SKIP_ITEMS_MAX = 8, 16
+#: Largest publication that is received, bytes. Larger ones count as lost.
+PUBLICATION_BYTES_MAX = 256 << 20
 
 
 class RingFault(Exception):
@@ -80,6 +85,15 @@ class RingWriter(Ring):
         left = self.size - (self.tail & (self.size - 1))
         return self.tail + (left if record > left else 0) + record
 
+    def start_item(self, item):
+        """Begins an item, whose number may have been that of an earlier one."""
+        entry = HEAD_LEN + item * ITEM_LEN
+        if self.load(entry) or self.load(entry + 8):
+            # Records of the earlier item may be unread, and the entry no longer shows them.
+            self.store(RESTARTS_AT, self.load(RESTARTS_AT) + 1)
+        self.store(entry + 8, 0)
+        self.store(entry, 0)
+
     def write(self, item, sequence, total, offset, flags, payload):
         end = self.tail_after(len(payload))
         start = end - padded(RECORD_LEN + len(payload))
@@ -117,13 +131,37 @@ class RingReader(Ring):
         super().__init__(size, items, mmap.mmap(file, length, prot=mmap.PROT_READ))
         if [self.load(at) for at in (MAGIC_AT, SIZE_AT, ITEMS_AT)] != [MAGIC, size, items]:
             raise RingFault("the ring's sizes are not those announced")
+        # Restarts of items that are known here, and the position up to which all records are read
+        # because of them.
+        self.restarts, self.reads_all_until = self.load(RESTARTS_AT), 0
         self.cursor, self.followed, self.ends = self.load(TAIL_AT), {}, {}
         self.partial, self.is_gapped = None, False
+        self.publication_bytes_max = PUBLICATION_BYTES_MAX
+        self.items_by_bit = [0] * 64
 
     def follow(self, item, position, after):
-        self.followed.setdefault(item, after)
-        if position < self.cursor:
+        """Follows an item from the publication after `after` on, which is at `position` or later.
+        A reader that follows no other item leaves out what is before."""
+        if not self.followed:
+            self.cursor, self.partial, self.is_gapped = position, None, False
+        if item not in self.followed:
+            self.items_by_bit[item % 64] += 1
+            self.followed[item] = after
+        self.ends.pop(item, None)
+        # The records of a publication follow each other: within one nothing is read again.
+        is_within = self.partial and self.partial[2] < position
+        if position < self.cursor and not is_within:
             self.cursor, self.partial = position, None
+
+    def unfollow(self, item):
+        """Ends following an item. Returns the number up to which it is accounted for."""
+        self.ends.pop(item, None)
+        self.items_by_bit[item % 64] -= item in self.followed
+        return self.followed.pop(item, None)
+
+    def wake_items(self):
+        """Returns the followed items as ReaderPage.set_items takes them."""
+        return sum(1 << bit for bit, count in enumerate(self.items_by_bit) if count)
 
     def has_records(self):
         return self.load(TAIL_AT) != self.cursor
@@ -131,14 +169,21 @@ class RingReader(Ring):
     def read(self):
         """Returns (item, sequence, payload, lost), with payload None for a loss; None at the
         end."""
+        others = 0
         while True:
             tail = self.load(TAIL_AT)
             if tail == self.cursor:
                 return self._lost_at_end()
-            if not 0 < tail - self.cursor <= self.size or not self._header(tail):
+            is_overrun = not 0 < tail - self.cursor <= self.size
+            if is_overrun or others == OTHERS_MAX:
+                others = 0
+                if self._skip_others(tail):
+                    continue
+            if is_overrun or not self._header(self.cursor, tail):
                 self._skip(tail)
                 continue
             found = self._take(*self.header)
+            others += 1
             if found is None:
                 self._skip(tail)
             elif found:
@@ -153,7 +198,7 @@ class RingReader(Ring):
         state = (self.cursor, self.partial, self.followed.get(item))
         self.cursor, self.partial, self.followed[item] = start, None, 0
         found = None
-        while self.cursor < tail and self._header(tail):
+        while self.cursor < tail and self._header(self.cursor, tail):
             taken = self._take(*self.header)
             if taken is None or taken:
                 found = taken
@@ -167,15 +212,57 @@ class RingReader(Ring):
     def _is_overwritten(self, position):
         return self.load(INTENT_AT) - position > self.size
 
-    def _header(self, tail):
-        """Reads the header at the cursor. Returns whether it is intact."""
-        if self.cursor % RECORD_LEN:
+    def _next_of(self, item, last, tail):
+        """Returns a position at most at `tail` before which no record of an item is of interest;
+        None if its entry in the table does not tell."""
+        if last >= self.ends.get(item, last + 1):
+            return tail
+        # In this order: the number before a start is visible before it.
+        entry = HEAD_LEN + item * ITEM_LEN
+        start = self.load(entry + 8) - 1
+        sequence = self.load(entry)
+        if sequence == last:
+            # One that starts after the cursor is known, or its last parts are to come.
+            return start if self.cursor <= start < tail else tail
+        if sequence != last + 1 or not self.cursor <= start < tail:
+            return None
+        if not self._header(start, tail):
+            return None
+        is_next = self.header[1:3] == (item, sequence) and self.header[4] & FIRST
+        return start if is_next else None
+
+    def _skip_others(self, tail):
+        """Moves past records of other items by the table of items, at most to `tail`, which was
+        read before. Returns whether it moved."""
+        if self.partial or len(self.followed) > SKIP_ITEMS_MAX:
+            return False
+        if self.cursor < self.reads_all_until:
+            return False
+        target = tail
+        for item, last in self.followed.items():
+            position = self._next_of(item, last, tail)
+            if position is None:
+                return False
+            target = min(target, position)
+        # After the entries: one that starts again is visible after the number of restarts.
+        if self.load(RESTARTS_AT) != self.restarts:
+            self.restarts = self.load(RESTARTS_AT)
+            self.reads_all_until = self.load(TAIL_AT)
+            return False
+        if target <= self.cursor or target % RECORD_LEN:
+            return False
+        self.cursor = target
+        return True
+
+    def _header(self, position, tail):
+        """Reads the header at a position. Returns whether it is intact."""
+        if position % RECORD_LEN:
             raise RingFault("a record does not lie within the ring")
-        self.header = struct.unpack_from("<IIQQQ", self.memory, self.offset(self.cursor))
-        if self._is_overwritten(self.cursor):
+        self.header = struct.unpack_from("<IIQQQ", self.memory, self.offset(position))
+        if self._is_overwritten(position):
             return False
         record = padded(RECORD_LEN + self.header[0])
-        if record > tail - self.cursor or (self.cursor & (self.size - 1)) + record > self.size:
+        if record > tail - position or (position & (self.size - 1)) + record > self.size:
             raise RingFault("a record does not lie within the ring")
         return True
 
@@ -195,10 +282,13 @@ class RingReader(Ring):
             lost = sequence - last - 1
             return (item, sequence, None, lost) if lost else ()
         key = (item, sequence, total)
+        if total > self.publication_bytes_max or offset + length > total:
+            self.partial = None
+            return ()
         if flags & FIRST:
-            parts = bytearray()
+            parts, start = bytearray(), position
         elif self.partial and self.partial[0] == key and len(self.partial[1]) == offset:
-            parts = self.partial[1]
+            _, parts, start = self.partial
         else:
             self.partial = None
             return ()
@@ -209,7 +299,7 @@ class RingReader(Ring):
             self.cursor = position
             return None
         if not flags & LAST:
-            self.partial = (key, parts)
+            self.partial = (key, parts, start)
             return ()
         if len(parts) != total:
             return ()

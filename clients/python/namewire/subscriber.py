@@ -6,7 +6,7 @@ import struct
 import time
 
 from .connection import BY_MESSAGES, Connection, NodeError, text
-from .ring import RingFault, RingReader
+from .ring import PUBLICATION_BYTES_MAX, RingFault, RingReader
 
 SLICE_S = 0.1
 
@@ -45,11 +45,14 @@ class Subscriber:
             source.reader.close()
         self.connection.close()
 
-    def subscribe(self, pattern, wants_last=True):
-        """Subscribes to a name or pattern; returns the number of the subscription."""
+    def subscribe(self, pattern, wants_last=True, history=None, here=False):
+        """Subscribes to a name or pattern; returns the number of the subscription. `history`: how
+        many earlier publications of each item come first, as far as its ring has them. `here`:
+        other nodes are not told, as for items with the strategy "implicit"."""
         self.last_subscription += 1
-        body = struct.pack("<I?", self.last_subscription, wants_last) + text(pattern)
-        self.connection.request(5, body)
+        history = int(wants_last) if history is None else history
+        body = struct.pack("<II", self.last_subscription, history) + text(pattern)
+        self.connection.request(12 if here else 10, body)
         return self.last_subscription
 
     def unsubscribe(self, subscription):
@@ -91,7 +94,7 @@ class Subscriber:
             self._update()
             return
         page.announce_wait()
-        has_records = any(source.reader.has_records() for source in self.sources)
+        has_records = any(source.names and source.reader.has_records() for source in self.sources)
         if has_records or self.connection.has_mail():
             page.end_wait()
             return
@@ -104,6 +107,11 @@ class Subscriber:
         if self.pending:
             return self.pending.popleft()
         for source in list(self.sources):
+            if not source.names:
+                # No item of this ring is subscribed to now: it is not read.
+                if source.has_ended:
+                    self.sources.remove(source)
+                continue
             try:
                 found = source.reader.read()
             except RingFault:
@@ -129,14 +137,20 @@ class Subscriber:
         """Ends the items of which nothing more will come: the ring is read to its end."""
         for item, end in source.ends.items():
             name = source.names.pop(item, "")
-            lost = end - source.reader.followed.pop(item, end)
-            source.reader.ends.pop(item, None)
-            if lost > 0:
-                source.lost += lost
-                self.pending.append(Lost(name, lost))
-        source.ends = {}
+            last = source.reader.unfollow(item)
+            if last is not None and end > last:
+                source.lost += end - last
+                self.pending.append(Lost(name, end - last))
+        if source.ends:
+            source.ends = {}
+            self._set_items(source)
         if source.has_ended and not source.names:
             self.sources.remove(source)
+
+    def _set_items(self, source):
+        """Says which items wake this subscriber."""
+        if self.connection.page and not source.has_ended:
+            self.connection.page.set_items(source.slot, source.reader.wake_items())
 
     def _report(self, source):
         page = self.connection.page
@@ -164,8 +178,11 @@ class Subscriber:
                 elif (source := self._source(slot)) and item in source.names:
                     source.ends[item] = source.reader.ends[item] = last
             elif kind == 6:
-                if source := self._source(struct.unpack("<I", body)[0]):
+                slot = struct.unpack("<I", body)[0]
+                if source := self._source(slot):
                     source.has_ended = True
+                    # The slot may be that of another ring from now on.
+                    self.connection.page.set_items(slot, 0)
             elif kind == 10:
                 self._take_fragment(body)
             elif kind == 11:
@@ -184,6 +201,10 @@ class Subscriber:
             return
         source.reader.follow(item, position, after)
         source.names[item] = name
+        # It may have ended before, with its ring not read to that end yet.
+        source.ends.pop(item, None)
+        self._set_items(source)
+        self._report(source)
         last = source.reader.read_last(item) if reads_last and after else None
         if last:
             source.delivered += 1
@@ -197,7 +218,7 @@ class Subscriber:
         name, parts = self.relayed[item]
         if offset == 0:
             del parts[:]
-        if len(parts) == offset:
+        if len(parts) == offset and total <= PUBLICATION_BYTES_MAX:
             parts += body[head.size : head.size + length]
         if offset + length == total:
             if len(parts) == total:

@@ -73,10 +73,19 @@ impl Authority {
         &self,
         now_s: u64,
     ) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        let name = rcgen::SanType::DnsName(MANAGER_NAME.try_into().expect("a DNS name"));
+        self.identity(vec![name], now_s)
+    }
+
+    /// Returns a certificate chain and a key for a listener with these names.
+    pub fn identity(
+        &self,
+        names: Vec<rcgen::SanType>,
+        now_s: u64,
+    ) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
         let key = new_key();
         let mut params = params("Namewire manager", now_s, AUTHORITY_LIFETIME_S);
-        params.subject_alt_names =
-            vec![rcgen::SanType::DnsName(MANAGER_NAME.try_into().expect("a DNS name"))];
+        params.subject_alt_names = names;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let certificate = params.signed_by(&key, &self.issuer).expect("the authority signs");
         let chain = vec![certificate.der().clone(), self.certificate.clone()];

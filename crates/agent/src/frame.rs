@@ -9,6 +9,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Payload of a frame, at most, bytes: a log or a long list.
 pub const PAYLOAD_MAX: usize = 8 << 20;
+/// Bytes of a reply in one frame, at most, where replies may have several.
+pub const PART_MAX: usize = 1 << 20;
 /// Payload of the first frame, before the peer is known, at most, bytes.
 pub const HELLO_MAX: usize = 4 << 10;
 
@@ -22,9 +24,10 @@ pub enum Kind {
     Welcome = 2,
     /// Manager: the connection is refused, with a sentence.
     Refused = 3,
-    /// Manager: a request that has a reply.
+    /// A request that has a reply: of the manager on a channel, of the host on a caller's
+    /// connection.
     Call = 4,
-    /// Agent: the reply.
+    /// The reply, or the last part of a long one.
     Reply = 5,
     /// Manager: make the connection a tunnel.
     Open = 6,
@@ -36,10 +39,12 @@ pub enum Kind {
     Ping = 9,
     /// Agent: it is.
     Pong = 10,
+    /// Manager: a part of a long reply; others follow.
+    Part = 11,
 }
 
 impl Kind {
-    const ALL: [Kind; 10] = [
+    const ALL: [Kind; 11] = [
         Kind::Hello,
         Kind::Welcome,
         Kind::Refused,
@@ -50,6 +55,7 @@ impl Kind {
         Kind::Failed,
         Kind::Ping,
         Kind::Pong,
+        Kind::Part,
     ];
 }
 

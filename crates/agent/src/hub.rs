@@ -6,9 +6,11 @@
 //! at a time.
 
 use crate::authority::Authority;
+use crate::callers::{self, CallHandler};
 use crate::frame::{self, HELLO_MAX, Kind, PAYLOAD_MAX};
-use crate::message::{Binary, Hello, Purpose, VERSION, Welcome};
-use crate::registry::Registry;
+use crate::groups::{self, Applicant, EnrolmentCounts, GroupFile, Groups};
+use crate::message::{Binary, Hello, HelloVersion, NOT_A_HOST, Purpose, VERSION, Welcome};
+use crate::registry::{Redemption, Registry};
 use crate::{AgentError, HOSTS_MAX, now_s, tls};
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
@@ -57,12 +59,28 @@ pub struct HubOptions {
     pub listen: SocketAddr,
     /// Lifetime of the certificates of hosts, seconds.
     pub certificate_lifetime_s: u64,
+    /// Answers calls of hosts; `None`: hosts may not call.
+    pub call_handler: Option<Arc<dyn CallHandler>>,
+    /// Command that makes a token, for messages.
+    pub token_command: &'static str,
+    /// A group whose token is in a file, beside those of [`add_group`](crate::add_group).
+    pub group: Option<GroupFile>,
+    /// Counts attempts to enrol in groups.
+    pub enrolment_counts: Arc<EnrolmentCounts>,
 }
 
 impl HubOptions {
     /// Returns options with certificates of 30 days.
     pub fn new(state_directory: PathBuf, listen: SocketAddr) -> Self {
-        HubOptions { state_directory, listen, certificate_lifetime_s: CERTIFICATE_LIFETIME_S }
+        HubOptions {
+            state_directory,
+            listen,
+            certificate_lifetime_s: CERTIFICATE_LIFETIME_S,
+            call_handler: None,
+            token_command: "nw network host add",
+            group: None,
+            enrolment_counts: Arc::default(),
+        }
     }
 }
 
@@ -93,6 +111,17 @@ struct Shared {
     hosts: Mutex<HashMap<String, Arc<Channels>>>,
     unknown: Mutex<HashMap<IpAddr, usize>>,
     certificate_lifetime_s: u64,
+    call_handler: Option<Arc<dyn CallHandler>>,
+    token_command: &'static str,
+    groups: Groups,
+}
+
+/// What is known of a peer after the handshake.
+struct Peer<'a> {
+    address: IpAddr,
+    certificate: Option<&'a [u8]>,
+    /// Identifies the TLS connection.
+    binding: [u8; 32],
 }
 
 /// The connections of one host, and what waits for them.
@@ -136,12 +165,21 @@ impl Hub {
         let listener = StdListener::bind(options.listen).map_err(listen_error)?;
         listener.set_nonblocking(true).map_err(listen_error)?;
         let address = listener.local_addr().map_err(listen_error)?;
+        let groups = Groups::new(
+            &options.state_directory,
+            options.group,
+            options.token_command,
+            options.enrolment_counts,
+        );
         let shared = Arc::new(Shared {
             authority,
+            groups,
             registry: Mutex::new(registry),
             hosts: Mutex::default(),
             unknown: Mutex::default(),
             certificate_lifetime_s: options.certificate_lifetime_s,
+            call_handler: options.call_handler,
+            token_command: options.token_command,
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(listen_error)?;
@@ -154,6 +192,8 @@ impl Hub {
                 let _ = stopped.await;
                 accepting.abort();
             });
+            // A handler that is in a call may take long; its reply has no reader any more.
+            runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("agents".to_owned()).spawn(run);
         let thread = Some(thread.map_err(listen_error)?);
@@ -347,13 +387,11 @@ async fn accept(shared: Arc<Shared>, listener: StdListener, acceptor: TlsAccepto
         };
         let (shared, acceptor) = (shared.clone(), acceptor.clone());
         tokio::spawn(async move {
-            let greeted = timeout(HELLO_TIMEOUT, greet(&shared, &acceptor, stream)).await;
+            let greeted =
+                timeout(HELLO_TIMEOUT, greet(&shared, &acceptor, stream, peer.ip())).await;
             drop(unknown);
             match greeted {
-                Ok(Ok(Some((host, channels, certificate, stream)))) => {
-                    serve(&shared, &host, channels, &certificate, stream).await;
-                    tracing::debug!(host, "a connection has ended");
-                }
+                Ok(Ok(Some(greeted))) => serve_host(&shared, greeted).await,
                 Ok(Ok(None)) => {}
                 Ok(Err(error)) => tracing::debug!(%peer, %error, "not an agent"),
                 Err(_) => tracing::debug!(%peer, "silent, and closed"),
@@ -362,32 +400,65 @@ async fn accept(shared: Arc<Shared>, listener: StdListener, acceptor: TlsAccepto
     }
 }
 
-type Greeted = (String, Connection, Vec<u8>, Stream);
+/// A host that has shown its certificate, on a connection that stays.
+struct Greeted {
+    host: String,
+    connection: Connection,
+    certificate: Vec<u8>,
+    stream: Stream,
+    /// Whether the host calls.
+    is_caller: bool,
+}
 
-/// Shakes hands and answers the first message. Returns the connection if it is a channel.
+async fn serve_host(shared: &Shared, greeted: Greeted) {
+    let Greeted { host, connection, certificate, mut stream, is_caller } = greeted;
+    match shared.call_handler.as_ref().filter(|_| is_caller) {
+        Some(handler) => {
+            let has_right =
+                || lock(&shared.registry).host_of(&certificate, now_s()).as_ref() == Some(&host);
+            if let Err(error) = callers::serve(&mut stream, &host, handler, has_right).await {
+                tracing::debug!(host, %error, "a connection has ended");
+            }
+        }
+        None => serve(shared, &host, connection, &certificate, stream).await,
+    }
+    tracing::debug!(host, "a connection has ended");
+}
+
+/// Shakes hands and answers the first message. Returns the connection if it stays.
 async fn greet(
     shared: &Shared,
     acceptor: &TlsAcceptor,
-    stream: TcpStream,
+    mut stream: TcpStream,
+    address: IpAddr,
 ) -> io::Result<Option<Greeted>> {
-    stream.set_nodelay(true)?;
-    crate::agent::keep_alive(&stream)?;
+    if !callers::begin(&mut stream).await? {
+        return Ok(None);
+    }
     let mut stream = acceptor.accept(stream).await?;
     let certificates = stream.get_ref().1.peer_certificates();
     let certificate = certificates.and_then(|chain| chain.first()).map(|found| found.to_vec());
+    let binding = tls::channel_binding(stream.get_ref().1).map_err(io::Error::other)?;
+    let peer = Peer { address, certificate: certificate.as_deref(), binding };
     let (kind, payload) = frame::read(&mut stream, HELLO_MAX).await?;
-    let answered = match (kind, serde_json::from_slice::<Hello>(&payload)) {
-        (Kind::Hello, Ok(hello)) if hello.version == VERSION => {
-            shared.answer(hello.purpose, certificate.as_deref())
+    let no_greeting = || io::Error::new(io::ErrorKind::InvalidData, "no greeting");
+    if kind != Kind::Hello {
+        return Err(no_greeting());
+    }
+    let HelloVersion { version } = serde_json::from_slice(&payload).map_err(|_| no_greeting())?;
+    let mut is_caller = false;
+    let answered = match version {
+        VERSION => {
+            let hello: Hello = serde_json::from_slice(&payload).map_err(|_| no_greeting())?;
+            is_caller = matches!(hello.purpose, Purpose::Caller);
+            shared.answer(hello.purpose, &peer)
         }
-        (Kind::Hello, Ok(hello)) => Err(format!(
-            "the agent speaks version {} of the protocol and the manager version {VERSION}; \
-             install the same version of nw on both",
-            hello.version
+        version => Err(format!(
+            "the agent speaks version {version} of the protocol and the manager version \
+             {VERSION}; install the same version of nw on both"
         )),
-        _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "no greeting")),
     };
-    let (welcome, channel) = match answered {
+    let (welcome, connection) = match answered {
         Ok(answer) => answer,
         Err(reason) => {
             tracing::info!(reason, "an agent was refused");
@@ -398,7 +469,13 @@ async fn greet(
     let text = serde_json::to_vec(&welcome).expect("texts and numbers");
     frame::write(&mut stream, Kind::Welcome, &text).await?;
     let host = welcome.host;
-    Ok(channel.zip(certificate).map(|(channel, found)| (host, channel, found, stream)))
+    Ok(connection.zip(certificate).map(|(connection, certificate)| Greeted {
+        host,
+        connection,
+        certificate,
+        stream,
+        is_caller,
+    }))
 }
 
 impl Shared {
@@ -406,50 +483,109 @@ impl Shared {
     fn answer(
         &self,
         purpose: Purpose,
-        certificate: Option<&[u8]>,
+        peer: &Peer<'_>,
     ) -> Result<(Welcome, Option<Connection>), String> {
+        let add = self.token_command;
         let host = || {
-            let found = certificate.and_then(|found| lock(&self.registry).host_of(found, now_s()));
+            let found =
+                peer.certificate.and_then(|found| lock(&self.registry).host_of(found, now_s()));
             found.ok_or_else(|| {
-                "its certificate is not one of a host: enrol again with a new token (`nw network \
-                 host add`)"
-                    .to_owned()
+                format!(
+                    "{NOT_A_HOST}, or the host was removed: enrol again with a new token (`{add}`)"
+                )
             })
         };
         match purpose {
             Purpose::Enrol { secret, key } => {
                 let redeemed = lock(&self.registry).redeem(&secret.0, now_s());
-                let host = redeemed.map_err(|error| error.to_string())?.ok_or_else(|| {
-                    "the token is not valid: it was used, has expired, or is of another manager; \
-                     make a new one (`nw network host add`)"
-                        .to_owned()
-                })?;
-                let welcome = self.issue(host, &key.0, true)?;
-                let authority = Some(Binary(self.authority.certificate().to_vec()));
-                Ok((Welcome { authority, ..welcome }, None))
-            }
-            Purpose::Renew { key } => Ok((self.issue(host()?, &key.0, false)?, None)),
-            Purpose::Channel { address } => {
-                let host = host()?;
-                let channels = {
-                    let mut hosts = lock(&self.hosts);
-                    if hosts.len() >= HOSTS_MAX {
-                        // Those of hosts that were forgotten.
-                        hosts.retain(|_, found| found.connections.load(Relaxed) > 0);
+                let (reason, host) = match redeemed.map_err(|error| error.to_string())? {
+                    Redemption::Valid(host) => {
+                        let welcome = self.issue(host, &key.0, true)?;
+                        let authority = Some(Binary(self.authority.certificate().to_vec()));
+                        return Ok((Welcome { authority, ..welcome }, None));
                     }
-                    hosts.entry(host.clone()).or_default().clone()
+                    Redemption::Used(host) => ("was used already, and serves once", host),
+                    Redemption::Expired(host) => ("has expired", host),
+                    Redemption::Unknown => (
+                        "is not known: a later one replaced it, or its host was removed",
+                        "NAME".to_owned(),
+                    ),
                 };
-                *lock(&channels.address) = address;
-                let connection = Connection::new(channels)
-                    .ok_or("the host has too many connections; is its agent running twice?")?;
-                Ok((Welcome { host, ..Welcome::default() }, Some(connection)))
+                Err(format!("the token {reason}; make a new one (`{add} {host}`)"))
             }
+            Purpose::EnrolInGroup { host, key, proof } => {
+                Ok((self.enrol_in_group(host, &key.0, &proof.0, peer)?, None))
+            }
+            Purpose::Renew { key } => {
+                let host = host()?;
+                let group = lock(&self.registry).group_of(&host);
+                if let Some(group) = group
+                    && !self.groups.has(&group).map_err(|error| error.to_string())?
+                {
+                    return Err(format!("there is no group {group} any more"));
+                }
+                Ok((self.issue(host, &key.0, false)?, None))
+            }
+            Purpose::Caller if self.call_handler.is_none() => Err(
+                "hosts do not call this manager; is it that of a network, and this agent one of a \
+                 balancer?"
+                    .to_owned(),
+            ),
+            Purpose::Channel { .. } if self.call_handler.is_some() => {
+                Err("this manager does not call hosts; is it a balancer, and this agent one of a \
+                 network?"
+                    .to_owned())
+            }
+            Purpose::Caller => self.connect(host()?, None),
+            Purpose::Channel { address } => self.connect(host()?, address),
         }
+    }
+
+    /// Returns a certificate for a host of a group, and the proof that this is its manager.
+    fn enrol_in_group(
+        &self,
+        host: String,
+        key: &[u8],
+        proof: &[u8],
+        peer: &Peer<'_>,
+    ) -> Result<Welcome, String> {
+        let Peer { address, binding, .. } = peer;
+        let applicant = Applicant { address: *address, host: &host, key, proof, binding };
+        let admitted = self.groups.admit(&self.registry, &applicant, now_s())?;
+        let welcome = self.issue(host, key, true)?;
+        let authority = self.authority.certificate();
+        let certificate = welcome.certificate.as_ref().map_or(&[][..], |found| &found.0);
+        let answer = Binary(admitted.answer(authority, certificate).to_vec());
+        Ok(Welcome { authority: Some(Binary(authority.to_vec())), proof: Some(answer), ..welcome })
+    }
+
+    /// Counts a connection of a host.
+    fn connect(
+        &self,
+        host: String,
+        address: Option<String>,
+    ) -> Result<(Welcome, Option<Connection>), String> {
+        let channels = {
+            let mut hosts = lock(&self.hosts);
+            if hosts.len() >= HOSTS_MAX {
+                // Those of hosts that were forgotten.
+                hosts.retain(|_, found| found.connections.load(Relaxed) > 0);
+            }
+            hosts.entry(host.clone()).or_default().clone()
+        };
+        *lock(&channels.address) = address;
+        let connection = Connection::new(channels)
+            .ok_or("the host has too many connections; is its agent running twice?")?;
+        Ok((Welcome { host, ..Welcome::default() }, Some(connection)))
     }
 
     /// Signs a certificate for a host and lists it.
     fn issue(&self, host: String, key: &[u8], is_new: bool) -> Result<Welcome, String> {
-        let (now_s, lifetime_s) = (now_s(), self.certificate_lifetime_s);
+        let now_s = now_s();
+        let lifetime_s = match lock(&self.registry).group_of(&host) {
+            Some(_) => self.certificate_lifetime_s.min(groups::LIFETIME_S),
+            None => self.certificate_lifetime_s,
+        };
         let signed = self.authority.sign(&host, key, now_s, lifetime_s);
         let certificate = signed.ok_or("the public key is not a point on P-256")?;
         let expires_s = now_s.saturating_add(lifetime_s);
@@ -460,7 +596,7 @@ impl Shared {
         tracing::info!(host, expires_s, "a certificate was signed");
         let certificate = Some(Binary(certificate.to_vec()));
         let renew_s = now_s.saturating_add(lifetime_s - lifetime_s / 3);
-        Ok(Welcome { host, certificate, authority: None, expires_s, renew_s })
+        Ok(Welcome { host, certificate, expires_s, renew_s, ..Welcome::default() })
     }
 }
 

@@ -3,16 +3,32 @@
 
 mod agent;
 mod authority;
+mod callers;
+mod client;
+mod credits;
+mod dial;
 mod frame;
+mod group_token;
+mod groups;
 mod hosts;
 mod hub;
+mod identity;
 mod message;
 mod registry;
 mod tls;
+mod users;
 
-pub use agent::{AgentOptions, Handler, enrol, is_enrolled, run};
+pub use agent::{AgentOptions, Handler, run};
+pub use callers::CallHandler;
+pub use client::ManagerClient;
+pub use groups::{
+    Enrolment, EnrolmentCounts, GroupFile, GroupStatus, add_group, check_group_name,
+    check_group_token_file, forget_group, list_groups,
+};
 pub use hosts::{add_host, forget_host, list_hosts};
 pub use hub::{HostStatus, Hub, HubOptions};
+pub use identity::{enrol, is_enrolled};
+pub use users::{UserStream, new_user_token, user_listener};
 
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
@@ -56,19 +72,59 @@ pub enum AgentError {
         source: io::Error,
     },
     /// The text is no token.
-    #[error("this is not a token: copy the whole line that `nw network host add` printed")]
+    #[error("this is not a token: copy the whole line that `host add` printed")]
     Token,
+    /// The text is no token of a user.
+    #[error("this is not a token: copy the whole line that `nw network token add` printed")]
+    UserToken,
     /// A host's name can't be used.
     #[error("{0:?} is not a name of a host: use 1 to 63 letters, digits, and - _ .")]
     HostName(String),
+    /// The text is no token of a group.
+    #[error(
+        "this is not a token of a group: it has 24 to 1024 characters without space, and should be \
+         random"
+    )]
+    GroupToken,
+    /// A group's name can't be used.
+    #[error("{0:?} is not a name of a group: use 1 to 48 letters, digits, and - _ .")]
+    GroupName(String),
+    /// There are too many groups.
+    #[error("there are {0} groups already; remove one first")]
+    GroupsMax(usize),
     /// There are too many hosts.
     #[error("there are {HOSTS_MAX} hosts already; forget one first")]
     HostsMax,
     /// The agent has no certificate.
     #[error("this host is not enrolled: run it once with --enrol and a token of the manager")]
     NotEnrolled,
+    /// The state directory is that of another host.
+    #[error(
+        "this agent is enrolled as {found:?}: run it for that member, or enrol with a token of \
+         {wanted:?} and another --state"
+    )]
+    OtherHost {
+        /// The host of the certificate.
+        found: String,
+        /// The host that was wanted.
+        wanted: String,
+    },
+    /// The agent's certificate is not valid any more.
+    #[error(
+        "the certificate of host {host} expired {days} days ago (a running agent renews it): enrol \
+         again with a new token"
+    )]
+    Expired {
+        /// The host.
+        host: String,
+        /// Whole days since then.
+        days: u64,
+    },
+    /// The last attempt to connect has failed, and the next one is not due.
+    #[error("{0}")]
+    Waiting(String),
     /// The other side can't be reached, or the connection failed.
-    #[error("no connection to the manager at {manager}: {source}")]
+    #[error("no connection to {manager}: {source}")]
     Connection {
         /// Address of the manager.
         manager: String,
@@ -76,12 +132,21 @@ pub enum AgentError {
         source: io::Error,
     },
     /// The manager refused.
-    #[error("the manager at {manager} refused: {reason}")]
+    #[error("{manager} refused: {reason}")]
     Refused {
         /// Address of the manager.
         manager: String,
         /// What it said.
         reason: String,
+    },
+    /// The manager did not prove to know the token of the group.
+    #[error(
+        "{manager} accepts the token but does not prove to have it: it is not the manager of this \
+         group; is this its address for agents?"
+    )]
+    NotTheManager {
+        /// Address of the manager.
+        manager: String,
     },
     /// No agent of the host is connected.
     #[error("host {0} is not connected: is `nw network agent` running there?")]

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the protocol.
 pub const VERSION: u32 = 1;
+/// Start of the sentence with which a host is refused that has to enrol again.
+pub const NOT_A_HOST: &str = "its certificate is not one of a host";
 /// Start of the text of a token.
 const TOKEN_PREFIX: &str = "nw1-";
 /// Bytes of a token's secret.
@@ -20,16 +22,27 @@ pub struct Hello {
     pub purpose: Purpose,
 }
 
+/// The part of a greeting that all versions of the protocol have.
+#[derive(Deserialize)]
+pub struct HelloVersion {
+    pub version: u32,
+}
+
 /// What a connection is for.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
     /// Redeems a token for a certificate of `key`. No certificate is needed.
     Enrol { secret: Binary, key: Binary },
+    /// A certificate of `key` for a host of a group. `proof`: that it has the group's token. No
+    /// certificate is needed.
+    EnrolInGroup { host: String, key: Binary, proof: Binary },
     /// A new certificate, for `key`.
     Renew { key: Binary },
     /// Calls of the manager. `address`: where other hosts reach this one.
     Channel { address: Option<String> },
+    /// Calls of the host, which the manager answers.
+    Caller,
 }
 
 /// What a manager answers.
@@ -42,6 +55,9 @@ pub struct Welcome {
     /// Certificate of the authority, when a host enrols.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authority: Option<Binary>,
+    /// Proof that the manager knows the group's token, when a host enrols in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Binary>,
     /// End of the new certificate, and time from which the agent renews it; seconds since 1970.
     #[serde(default)]
     pub expires_s: u64,

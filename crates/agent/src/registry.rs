@@ -20,18 +20,63 @@ struct Host {
     token: Option<Token>,
     #[serde(default)]
     certificates: Vec<Certificate>,
+    /// The group by whose token it enrolled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    group: Option<String>,
+}
+
+impl Host {
+    fn is_of(&self, group: &str) -> bool {
+        self.group.as_deref() == Some(group)
+    }
+
+    fn has_valid_certificate(&self, now_s: u64) -> bool {
+        self.certificates.iter().any(|found| now_s < found.expires_s)
+    }
 }
 
 #[derive(Serialize, Deserialize)]
 struct Token {
     digest: String,
     expires_s: u64,
+    #[serde(default)]
+    is_used: bool,
+}
+
+/// What became of an attempt to redeem a token.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Redemption {
+    /// The host may have a certificate.
+    Valid(String),
+    /// It was redeemed before.
+    Used(String),
+    /// Its time is over.
+    Expired(String),
+    /// No host has it.
+    Unknown,
+}
+
+/// What became of an attempt to enrol in a group.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// The host may have a certificate.
+    Admitted,
+    /// The name is that of a host outside the group.
+    Taken,
+    /// There are as many hosts as there may be.
+    Full,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Certificate {
     digest: String,
     expires_s: u64,
+}
+
+/// Returns whether a host can have this name.
+pub fn is_host_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(plain)
 }
 
 /// The hosts of a manager, in a file.
@@ -82,42 +127,100 @@ impl Registry {
     }
 
     /// Makes `secret` the token of a host until `expires_s`, in place of an earlier token.
-    /// Certificates that the host has stay valid.
+    /// Certificates that the host has stay valid; if it was in a group, it is so no more.
     pub fn set_token(
         &mut self,
         host: &str,
         secret: &[u8],
         expires_s: u64,
     ) -> Result<(), AgentError> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        if host.is_empty() || host.len() > NAME_LEN_MAX || !host.bytes().all(plain) {
+        if !is_host_name(host) {
             return Err(AgentError::HostName(host.chars().take(NAME_LEN_MAX).collect()));
         }
-        let token = Token { digest: digest(secret), expires_s };
+        let token = Token { digest: digest(secret), expires_s, is_used: false };
         self.change(|hosts| {
             if hosts.len() >= HOSTS_MAX && !hosts.contains_key(host) {
                 return Err(AgentError::HostsMax);
             }
-            hosts.entry(host.to_owned()).or_default().token = Some(token);
+            let entry = hosts.entry(host.to_owned()).or_default();
+            (entry.token, entry.group) = (Some(token), None);
             Ok(())
         })
     }
 
-    /// Takes a token back: returns its host, once, if it has not expired. It is written before a
+    /// Lists a host as one of a group with at most `hosts_max` hosts. Hosts of the group whose
+    /// certificates have expired are removed.
+    pub fn admit(
+        &mut self,
+        host: &str,
+        group: &str,
+        hosts_max: usize,
+        now_s: u64,
+    ) -> Result<Admission, AgentError> {
+        self.refresh()?;
+        if self.hosts.get(host).is_some_and(|found| !found.is_of(group)) {
+            return Ok(Admission::Taken);
+        }
+        self.change(|hosts| {
+            hosts.retain(|name, found| {
+                name == host || !found.is_of(group) || found.has_valid_certificate(now_s)
+            });
+            let others = hosts.iter().filter(|(name, found)| *name != host && found.is_of(group));
+            let is_new = !hosts.contains_key(host);
+            if others.count() >= hosts_max || is_new && hosts.len() >= HOSTS_MAX {
+                return Ok(Admission::Full);
+            }
+            let entry = hosts.entry(host.to_owned()).or_default();
+            // Another process may have added it meanwhile.
+            if is_new {
+                entry.group = Some(group.to_owned());
+            }
+            Ok(if entry.is_of(group) { Admission::Admitted } else { Admission::Taken })
+        })
+    }
+
+    /// Returns the group of a host.
+    pub fn group_of(&self, host: &str) -> Option<String> {
+        self.hosts.get(host)?.group.clone()
+    }
+
+    /// Returns the number of a group's hosts with a certificate in force.
+    pub fn group_size(&mut self, group: &str, now_s: u64) -> Result<usize, AgentError> {
+        self.refresh()?;
+        let is_there = |host: &&Host| host.is_of(group) && host.has_valid_certificate(now_s);
+        Ok(self.hosts.values().filter(is_there).count())
+    }
+
+    /// Removes all hosts of a group. Returns their number.
+    pub fn forget_group(&mut self, group: &str) -> Result<usize, AgentError> {
+        self.change(|hosts| {
+            let before = hosts.len();
+            hosts.retain(|_, host| !host.is_of(group));
+            Ok(before - hosts.len())
+        })
+    }
+
+    /// Redeems a token: valid once, and before it expires. That it is used is written before a
     /// certificate is given out, so that a token is never redeemed twice.
-    pub fn redeem(&mut self, secret: &[u8], now_s: u64) -> Result<Option<String>, AgentError> {
+    pub fn redeem(&mut self, secret: &[u8], now_s: u64) -> Result<Redemption, AgentError> {
         let digest = digest(secret);
         let is_it = |host: &Host| host.token.as_ref().is_some_and(|token| token.digest == digest);
         self.refresh()?;
         if !self.hosts.values().any(is_it) {
-            return Ok(None);
+            return Ok(Redemption::Unknown);
         }
         self.change(|hosts| {
             let found = hosts.iter_mut().find(|(_, host)| is_it(host));
-            Ok(found.and_then(|(name, host)| {
-                let is_valid = host.token.take().is_some_and(|token| now_s < token.expires_s);
-                is_valid.then(|| name.clone())
-            }))
+            let found = found.and_then(|(name, host)| Some((name.clone(), host.token.as_mut()?)));
+            let Some((name, token)) = found else { return Ok(Redemption::Unknown) };
+            if token.is_used {
+                return Ok(Redemption::Used(name));
+            }
+            if now_s >= token.expires_s {
+                return Ok(Redemption::Expired(name));
+            }
+            token.is_used = true;
+            Ok(Redemption::Valid(name))
         })
     }
 
@@ -181,20 +284,22 @@ mod tests {
         let mut registry = Registry::open(folder.path()).unwrap();
         registry.set_token("h1", b"secret", 100).unwrap();
         let mut registry = Registry::open(folder.path()).unwrap();
-        assert_eq!(registry.redeem(b"other", 50).unwrap(), None);
-        assert_eq!(registry.redeem(b"secret", 50).unwrap().as_deref(), Some("h1"));
-        assert_eq!(registry.redeem(b"secret", 50).unwrap(), None);
+        let name = "h1".to_owned();
+        assert_eq!(registry.redeem(b"other", 50).unwrap(), Redemption::Unknown);
+        assert_eq!(registry.redeem(b"secret", 50).unwrap(), Redemption::Valid(name.clone()));
+        let mut registry = Registry::open(folder.path()).unwrap();
+        assert_eq!(registry.redeem(b"secret", 50).unwrap(), Redemption::Used(name));
         let text = std::fs::read_to_string(folder.path().join("hosts.json")).unwrap();
         assert!(!text.contains("secret"));
     }
 
     #[test]
-    fn expired_token_is_refused_and_gone() {
+    fn expired_token_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let mut registry = Registry::open(folder.path()).unwrap();
         registry.set_token("h1", b"secret", 100).unwrap();
-        assert_eq!(registry.redeem(b"secret", 100).unwrap(), None);
-        assert_eq!(registry.redeem(b"secret", 50).unwrap(), None);
+        let expired = Redemption::Expired("h1".to_owned());
+        assert_eq!(registry.redeem(b"secret", 100).unwrap(), expired);
     }
 
     #[test]
@@ -224,7 +329,7 @@ mod tests {
         let mut second = Registry::open(folder.path()).unwrap();
         first.set_token("h1", b"a", 100).unwrap();
         second.set_token("h2", b"b", 100).unwrap();
-        assert_eq!(first.redeem(b"b", 1).unwrap().as_deref(), Some("h2"));
+        assert_eq!(first.redeem(b"b", 1).unwrap(), Redemption::Valid("h2".to_owned()));
         first.add_certificate("h2", b"c", 100, true).unwrap();
         assert!(second.forget("h2").unwrap());
         assert_eq!(first.host_of(b"c", 1), None);

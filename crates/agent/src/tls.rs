@@ -4,7 +4,7 @@
 //! whose digest is in its token, and no other.
 
 use crate::authority::{Authority, MANAGER_NAME};
-use crate::{AgentError, digest_bytes};
+use crate::{AgentError, digest_bytes, users};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -12,8 +12,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{
-    ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
+    ClientConfig, ConnectionCommon, DigitallySignedStruct, Error, RootCertStore, ServerConfig,
+    SignatureScheme,
 };
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Digest of an authority's certificate.
@@ -53,6 +55,20 @@ pub fn server(authority: &Authority, now_s: u64) -> Result<Arc<ServerConfig>, Ag
     Ok(Arc::new(config))
 }
 
+/// Returns the configuration of a listener for users, who have tokens and no certificates.
+pub fn user_server(
+    authority: &Authority,
+    address: IpAddr,
+    now_s: u64,
+) -> Result<Arc<ServerConfig>, AgentError> {
+    let (chain, key) = authority.identity(users::names(address), now_s);
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    Ok(Arc::new(config))
+}
+
 /// Returns the configuration of an enrolled agent.
 pub fn client(
     authority: &CertificateDer<'static>,
@@ -66,8 +82,9 @@ pub fn client(
     Ok(Arc::new(config))
 }
 
-/// Returns the configuration of a host that enrols.
-pub fn enrolment(digest: AuthorityDigest) -> Result<Arc<ClientConfig>, AgentError> {
+/// Returns the configuration of a host that enrols. Without a digest, any manager is accepted,
+/// which has to prove otherwise that it is the right one.
+pub fn enrolment(digest: Option<AuthorityDigest>) -> Result<Arc<ClientConfig>, AgentError> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
@@ -76,10 +93,17 @@ pub fn enrolment(digest: AuthorityDigest) -> Result<Arc<ClientConfig>, AgentErro
     Ok(Arc::new(config))
 }
 
-/// Accepts a manager whose chain ends in the authority with this digest.
+/// Returns bytes that only the two ends of a TLS connection have, and no other connection
+/// (RFC 9266).
+pub fn channel_binding<D>(connection: &ConnectionCommon<D>) -> Result<[u8; 32], Error> {
+    connection.export_keying_material([0; 32], b"EXPORTER-Channel-Binding", None)
+}
+
+/// Accepts a manager whose chain ends in the authority with this digest, or in any if there is
+/// none.
 #[derive(Debug)]
 struct AuthorityPin {
-    digest: AuthorityDigest,
+    digest: Option<AuthorityDigest>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -92,11 +116,12 @@ impl ServerCertVerifier for AuthorityPin {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let mut found = intermediates.iter();
-        let authority =
-            found.find(|found| digest_bytes(found) == self.digest).ok_or_else(|| {
-                Error::General("it is not the manager that made the token".to_owned())
-            })?;
+        let is_it = |found: &&CertificateDer<'_>| {
+            self.digest.is_none_or(|digest| digest_bytes(found) == digest)
+        };
+        let authority = intermediates.iter().find(is_it).ok_or_else(|| {
+            Error::General("it is not the manager that made the token".to_owned())
+        })?;
         let roots = roots(&authority.clone().into_owned())?;
         WebPkiServerVerifier::builder_with_provider(roots, self.provider.clone())
             .build()

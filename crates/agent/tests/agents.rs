@@ -2,8 +2,8 @@
 //! have no right to anything.
 
 use nw_agent::{
-    AgentError, AgentOptions, Handler, Hub, HubOptions, add_host, enrol, forget_host, is_enrolled,
-    list_hosts, run,
+    AgentError, AgentOptions, CallHandler, Handler, Hub, HubOptions, ManagerClient, add_host,
+    enrol, forget_host, is_enrolled, list_hosts, run,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -178,14 +178,16 @@ fn token_that_is_used_void_or_foreign_is_refused() {
     assert!(refused("hello").contains("copy the whole line"));
     // A token that a later one replaced.
     let later = add_host(manager.path(), "h2", 60).unwrap();
-    assert!(refused(&token).contains("make a new one"));
-    assert!(refused(&add_host(manager.path(), "h3", 0).unwrap()).contains("make a new one"));
+    let error = refused(&token);
+    assert!(error.contains("is not known") && error.contains("make a new one"), "{error}");
+    let error = refused(&add_host(manager.path(), "h3", 0).unwrap());
+    assert!(error.contains("has expired; make a new one (`nw network host add h3`)"), "{error}");
     let other_folder = tempfile::tempdir().unwrap();
     let foreign = add_host(other_folder.path(), "h2", 60).unwrap();
     assert!(refused(&foreign).contains("not the manager that made the token"));
     enrol(folder.path(), &address, &later).unwrap();
     let error = enrol(host.path(), &address, &later).unwrap_err().to_string();
-    assert!(error.contains("make a new one"), "{error}");
+    assert!(error.contains("was used already, and serves once; make a new one"), "{error}");
 }
 
 #[test]
@@ -333,4 +335,149 @@ fn silent_and_wrong_connections_do_not_disturb_agents() {
     let token = add_host(manager.path(), "h2", 60).unwrap();
     let folder = tempfile::tempdir().unwrap();
     enrol(folder.path(), &hub.address().to_string(), &token).unwrap();
+}
+
+/// Replies with the host's name and the request, 40,000 times as long for `long`.
+struct Named;
+
+impl CallHandler for Named {
+    fn call(&self, host: &str, request: &[u8]) -> Vec<u8> {
+        let reply = [host.as_bytes(), b" ", request].concat();
+        if request == b"long" { reply.repeat(400_000) } else { reply }
+    }
+}
+
+fn answering_hub(folder: &Path, listen: SocketAddr) -> Hub {
+    let options = HubOptions::new(folder.to_owned(), listen);
+    Hub::start(HubOptions {
+        call_handler: Some(Arc::new(Named)),
+        token_command: "nw balancer host add",
+        ..options
+    })
+    .unwrap()
+}
+
+#[test]
+fn host_that_calls_is_answered_redials_and_loses_its_right() {
+    let (manager, host) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let first = answering_hub(manager.path(), loopback());
+    let address = first.address();
+    let token = add_host(manager.path(), "m2", 60).unwrap();
+    enrol(host.path(), &address.to_string(), &token).unwrap();
+    let mut client = ManagerClient::open(host.path(), None).unwrap();
+    assert_eq!((client.host(), client.manager()), ("m2", &*address.to_string()));
+    assert_eq!(client.call(b"hello", LIMIT).unwrap(), b"m2 hello");
+    assert_eq!(client.call(b"", LIMIT).unwrap(), b"m2 ");
+    // A reply of several frames.
+    assert_eq!(client.call(b"long", LIMIT).unwrap(), b"m2 long".repeat(400_000));
+    // A request that no agent sends ends the connection; the next one is on a new connection.
+    let error = client.call(&vec![0; 100_000], LIMIT).unwrap_err();
+    assert!(matches!(error, AgentError::Connection { .. }), "{error}");
+    assert_eq!(client.call(b"again", LIMIT).unwrap(), b"m2 again");
+    assert_eq!(connections(&first, "m2"), 1);
+
+    // The manager is away: each call fails at once, and a later one finds the next manager.
+    drop(first);
+    let error = client.call(b"x", LIMIT).unwrap_err().to_string();
+    assert!(error.contains(&format!("no connection to {address}")), "{error}");
+    assert!(matches!(client.call(b"x", LIMIT), Err(AgentError::Waiting(_))));
+    let second = answering_hub(manager.path(), address);
+    let deadline = Instant::now() + LIMIT;
+    while client.call(b"x", LIMIT).is_err() {
+        assert!(Instant::now() < deadline, "not connected again");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+
+    assert!(forget_host(manager.path(), "m2").unwrap());
+    let error = client.call(b"x", LIMIT).unwrap_err().to_string();
+    assert!(error.contains("enrol again with a new token (`nw balancer host add`)"), "{error}");
+    drop(second);
+}
+
+#[test]
+fn forgotten_host_that_is_silent_loses_its_connection() {
+    let (manager, host) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let hub = answering_hub(manager.path(), loopback());
+    let token = add_host(manager.path(), "m2", 60).unwrap();
+    enrol(host.path(), &hub.address().to_string(), &token).unwrap();
+    let mut client = ManagerClient::open(host.path(), None).unwrap();
+    client.call(b"", LIMIT).unwrap();
+    assert_eq!(connections(&hub, "m2"), 1);
+    forget_host(manager.path(), "m2").unwrap();
+    // It is listed no more, so a new token shows whether connections of the old one are left.
+    add_host(manager.path(), "m2", 60).unwrap();
+    wait_for("the end of its connection", || connections(&hub, "m2") == 0);
+}
+
+#[test]
+fn agents_of_networks_and_of_balancers_are_told_apart() {
+    let (_manager, host, hub) = enrolled();
+    let mut client = ManagerClient::open(host.path(), None).unwrap();
+    let error = client.call(b"", LIMIT).unwrap_err().to_string();
+    assert!(error.contains("is it that of a network"), "{error}");
+    drop(hub);
+    let (manager, host) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let hub = answering_hub(manager.path(), loopback());
+    let address = hub.address().to_string();
+    enrol(host.path(), &address, &add_host(manager.path(), "h1", 60).unwrap()).unwrap();
+    let _agent = Agent::start(host.path());
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(connections(&hub, "h1"), 0);
+}
+
+#[test]
+fn host_that_calls_renews_its_certificate_and_is_told_when_it_has_expired() {
+    let (manager, host) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let hub = answering_hub(manager.path(), loopback());
+    let token = add_host(manager.path(), "m2", 60).unwrap();
+    enrol(host.path(), &hub.address().to_string(), &token).unwrap();
+    let path = host.path().join("agent.json");
+    let read =
+        || -> serde_json::Value { serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap() };
+    // The times of the file are moved instead of the clock.
+    let set = |name: &str, time_s: u64| {
+        let mut identity = read();
+        identity[name] = time_s.into();
+        std::fs::write(&path, identity.to_string()).unwrap();
+    };
+    let first = read()["certificate"].clone();
+    set("renew_s", 0);
+    let mut client = ManagerClient::open(host.path(), None).unwrap();
+    assert_eq!(client.call(b"x", LIMIT).unwrap(), b"m2 x");
+    let second = read();
+    assert!(second["certificate"] != first && second["renew_s"].as_u64().unwrap() > 0);
+    assert_eq!(client.call(b"x", LIMIT).unwrap(), b"m2 x");
+    assert_eq!(read(), second);
+
+    set("expires_s", 1);
+    let mut client = ManagerClient::open(host.path(), None).unwrap();
+    let error = client.call(b"x", LIMIT).unwrap_err();
+    assert!(matches!(error, AgentError::Expired { .. }), "{error}");
+    assert!(error.to_string().contains("enrol again with a new token"), "{error}");
+}
+
+#[test]
+fn peers_without_tls_get_a_sentence_on_either_side() {
+    let (manager, host) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let hub = answering_hub(manager.path(), loopback());
+    let mut plain = TcpStream::connect(hub.address()).unwrap();
+    plain.write_all(b"GET /v1/balancer HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    plain.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.0 400 ") && answer.contains("use TLS"), "{answer}");
+    // The other way round: a server of HTTP instead of a manager.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut bytes = [0; 4096];
+        let _ = stream.read(&mut bytes);
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+    });
+    let token = add_host(manager.path(), "m2", 60).unwrap();
+    let error = enrol(host.path(), &address, &token).unwrap_err().to_string();
+    assert!(error.contains("it does not speak TLS"), "{error}");
+    server.join().unwrap();
+    // The token was not sent, so it is still valid.
+    enrol(host.path(), &hub.address().to_string(), &token).unwrap();
 }

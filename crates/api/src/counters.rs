@@ -92,6 +92,28 @@ pub const METRICS: &[Metric] = &[
         "Bytes received and sent on a face, including link headers. Absent with \
          control.face_metrics = false.",
     ),
+    gauge(
+        "nw_face_held_interests",
+        &["face", "uri"],
+        "Interests that wait for a link that is short. Absent for other faces, and with \
+         control.face_metrics = false.",
+    ),
+    gauge(
+        "nw_face_shaping_rate_bytes",
+        &["face", "uri"],
+        "Data that may be requested per second on a link that is short, bytes. 0 while the rate is \
+         being learned, absent for other faces.",
+    ),
+    counter(
+        "nw_face_refused_interests_total",
+        &["face", "uri"],
+        "Interests refused because they would have waited too long for a link that is short.",
+    ),
+    counter(
+        "nw_face_shaping_marks_total",
+        &["face", "uri"],
+        "Data marked because Interests of their flow waited long for a link that is short.",
+    ),
     counter(
         "nw_packets_total",
         &["direction", "kind"],

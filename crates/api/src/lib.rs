@@ -9,11 +9,14 @@
 pub mod balancer;
 pub mod config;
 pub mod counters;
+pub mod draft;
 pub mod exposition;
 pub mod management;
 pub mod network;
+pub mod network_access;
 pub mod pcapng;
 pub mod pubsub;
+pub mod recording;
 pub mod report;
 pub mod rest;
 pub mod schema;

@@ -569,9 +569,43 @@ pub struct NetworkRoute {
     pub cost: u64,
     /// What set it: `graph`, `control`, `registration`.
     pub origin: String,
+    /// Who set it: the key that signed the registration, or the person who added the route; null
+    /// for routes of the document and those that were computed.
+    #[serde(default)]
+    pub by: Option<String>,
 }
 
-/// `POST /v1/countermeasures/{element}/veto`: whether a person forbids countermeasures there.
+/// `GET /v1/countermeasures`: the defence of one element against one kind of attack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NetworkDefence {
+    /// Watched element.
+    pub element: String,
+    /// Attack: `poisoning` or `flooding`.
+    pub attack: String,
+    /// State: `normal`, `suspicious`, `verifying`, `confirmed`, `isolated` or `quiet`.
+    pub state: String,
+    /// Whether what is usual is not known yet: nothing is suspicious then.
+    pub learning: bool,
+    /// Whether a person forbids countermeasures at the element.
+    pub vetoed: bool,
+    /// Why the state is what it is, with figures; null before the first change.
+    pub reason: Option<String>,
+    /// Countermeasures in effect.
+    pub countermeasures: Vec<NetworkCountermeasure>,
+}
+
+/// A countermeasure in effect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NetworkCountermeasure {
+    /// Element that it adds to the network.
+    pub name: String,
+    /// Element of the document that it is placed at.
+    pub at: String,
+    /// What it does, with figures.
+    pub effect: String,
+}
+
+/// `PUT /v1/countermeasures/{element}/veto`: whether a person forbids countermeasures there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Veto {

@@ -1,8 +1,10 @@
-//! pcapng: writes captures that Wireshark can read, one interface per face, and reads them back.
+//! pcapng: writes captures that Wireshark can read, one interface per face or port of an element,
+//! and reads them back.
 //!
 //! Format: draft-ietf-opsawg-pcapng, little-endian, times in nanoseconds. Packets are Ethernet
 //! frames with EtherType 0x8624, which NDN dissectors recognise. Addresses are artificial: a face
-//! is `02:4e:00` and the last 24 bits of its id, the router is `02:4e:ff:ff:ff:ff`.
+//! is `02:4e:00` and the last 24 bits of its id, the router is `02:4e:ff:ff:ff:ff`. Packets that
+//! were lost and are followed by no other are in a statistics block.
 
 use core::fmt;
 
@@ -14,6 +16,7 @@ const ROUTER: [u8; 6] = [0x02, 0x4e, 0xff, 0xff, 0xff, 0xff];
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
+const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 const LINKTYPE_ETHERNET: u16 = 1;
@@ -25,6 +28,7 @@ const INTERFACE_RESOLUTION: u16 = 9;
 const SECTION_APPLICATION: u16 = 4;
 const PACKET_FLAGS: u16 = 2;
 const PACKET_DROPS: u16 = 4;
+const STATISTICS_DROPS: u16 = 5;
 
 /// Maximum length of a block that is read, bytes.
 pub const BLOCK_LEN_MAX: usize = 1 << 20;
@@ -114,6 +118,17 @@ pub fn packet(packet: &Packet<'_>, face_id: u64, out: &mut Vec<u8>) {
     });
 }
 
+/// Appends the number of packets that an interface has lost since the capture began.
+pub fn statistics(interface: u32, at_ns: u64, lost: u64, out: &mut Vec<u8>) {
+    block(STATISTICS, out, |out| {
+        out.extend_from_slice(&interface.to_le_bytes());
+        out.extend_from_slice(&((at_ns >> 32) as u32).to_le_bytes());
+        out.extend_from_slice(&(at_ns as u32).to_le_bytes());
+        option(STATISTICS_DROPS, &lost.to_le_bytes(), out);
+        option(OPTION_END, &[], out);
+    });
+}
+
 /// A parsed block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Block<'a> {
@@ -123,6 +138,8 @@ pub enum Block<'a> {
     Interface(String, String),
     /// A packet.
     Packet(Packet<'a>),
+    /// Packets lost since the capture began.
+    Lost(u64),
     /// A block of another type.
     Other,
 }
@@ -203,6 +220,12 @@ pub fn read(bytes: &[u8]) -> Result<Block<'_>, InvalidCapture> {
             }
             Ok(Block::Packet(packet))
         }
+        STATISTICS => {
+            let lost = options(bytes.get(20..body_end).unwrap_or(&[]))
+                .find(|(code, _)| *code == STATISTICS_DROPS)
+                .and_then(|(_, value)| value.try_into().ok());
+            Ok(lost.map_or(Block::Other, |lost| Block::Lost(u64::from_le_bytes(lost))))
+        }
         _ => Ok(Block::Other),
     }
 }
@@ -240,6 +263,7 @@ mod tests {
         };
         packet(&written, 256, &mut file);
         packet(&Packet { lost: 0, incoming: true, ..written }, 256, &mut file);
+        statistics(0, 7 << 40, 12, &mut file);
         let mut blocks = Vec::new();
         let mut rest = &file[..];
         while let Some(len) = block_len(rest).unwrap() {
@@ -253,6 +277,7 @@ mod tests {
             interface,
             Block::Packet(written),
             Block::Packet(Packet { lost: 0, incoming: true, ..written }),
+            Block::Lost(12),
         ];
         assert_eq!(blocks, expected);
     }

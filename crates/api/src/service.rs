@@ -41,6 +41,28 @@ pub struct ServiceStatus {
     /// Packets that ended as expected: answered from a content store, or aggregated.
     #[serde(default)]
     pub done: u64,
+    /// Number of graphs that have run, from 1: `GET /v1/graph` differs only if this does.
+    #[serde(default)]
+    pub graphs: u64,
+    /// Number of the last event of `GET /v1/events`; 0 before the first one.
+    #[serde(default)]
+    pub last_event: u64,
+}
+
+impl ServiceStatus {
+    /// Returns whether no packet has passed, no event has happened and no graph was changed since
+    /// an earlier status: links and elements are as they were then, but for what ends with time.
+    pub fn is_as_before(&self, earlier: &ServiceStatus) -> bool {
+        let facts = |status: &ServiceStatus| {
+            (
+                (status.pid, status.graphs, status.last_event),
+                (status.changing, status.draining),
+                (status.received, status.sent, status.dropped, status.done),
+            )
+        };
+        // A service of an earlier version does not count its graphs.
+        self.graphs != 0 && self.uptime_s >= earlier.uptime_s && facts(self) == facts(earlier)
+    }
 }
 
 /// `GET /v1/links`: one connection of the service.
@@ -162,6 +184,9 @@ pub struct VerificationFailure {
     pub link: Option<String>,
     /// Milliseconds since it came.
     pub age_ms: u64,
+    /// Whether another packet of this name was valid.
+    #[serde(default)]
+    pub contested: bool,
 }
 
 /// `POST /v1/elements/{name}/erase`: cached packets to remove.
@@ -250,6 +275,9 @@ pub struct ElementRoute {
     /// Milliseconds until a registered route ends; null if it does not end by itself.
     #[serde(default)]
     pub expires_ms: Option<u64>,
+    /// Key locator of the command that registered the route; null if it named no key.
+    #[serde(default)]
+    pub registered_by: Option<String>,
 }
 
 /// What set a route of a name router.

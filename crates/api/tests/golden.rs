@@ -124,6 +124,10 @@ fn face_records_equal_golden_bytes() {
         in_bytes: 70_000,
         out_bytes: 1 << 33,
         flags: 4,
+        held_interests: None,
+        refused_interests: None,
+        shaping_marks: None,
+        shaping_rate_bytes: None,
     };
     let bytes = hex(concat!(
         "80746902012c7215756470343a2f2f3139322e302e322e313a363336338115756470343a2f2f3139322e302e322e323a36333633",

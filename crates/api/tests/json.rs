@@ -19,6 +19,19 @@ fn records_are_written_as_json() {
     assert_eq!((&value["link_type"], &value["mtu"]), (&json!("point-to-point"), &json!(8800)));
     assert!(value.get("expiration_period_ms").is_none());
 
+    assert!(value.get("held_interests").is_none(), "absent while the link is not short");
+    let short = FaceStatus {
+        held_interests: Some(12),
+        shaping_rate_bytes: Some(0),
+        refused_interests: Some(3),
+        shaping_marks: Some(4),
+        ..face
+    };
+    let mut bytes = Vec::new();
+    short.encode_fields(&mut bytes);
+    assert_eq!(FaceStatus::decode_fields(&bytes, 0).unwrap(), short);
+    assert_eq!(from_value::<FaceStatus>(to_value(&short).unwrap()).unwrap(), short);
+
     let name: Name = "/a/seg=3".parse().unwrap();
     let route = Route { face_id: 1, origin: 255, cost: 2, flags: 1, expiration_period: Some(5) };
     let rib = RibEntry { name: name.clone(), routes: vec![route] };

@@ -105,6 +105,8 @@ fn candidate_values(option: &Opt) -> Vec<String> {
 const REQUIRED: &[(&str, &str)] = &[
     ("rib.key", "certificate = \"/a\""),
     ("rib.certificate", "key = \"/a\""),
+    ("page.key", "certificate = \"/a\""),
+    ("page.certificate", "key = \"/a\""),
     ("control.allow_remote", "token_file = \"/a\""),
 ];
 

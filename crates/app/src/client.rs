@@ -8,12 +8,13 @@ use core::mem::MaybeUninit;
 use core::time::Duration;
 use nw_element_api::{FaceId, Kind, LinkFields, Meta, Packet, Pool, Timestamp};
 use nw_faces::{
-    CloseReason, FaceError, FaceEvent, FaceOptions, FaceUri, Faces, FacesConfig, Persistency,
+    CloseReason, FaceError, FaceEvent, FaceFlags, FaceOptions, FaceUri, Faces, FacesConfig,
+    Persistency,
 };
 use nw_name::{HashKey, NameRef};
 use nw_wire::{NackReason, Token};
 use rustix::event::epoll;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -163,6 +164,14 @@ pub struct Client {
     lost_at: Option<Timestamp>,
 }
 
+impl AsFd for Client {
+    /// Returns a descriptor that is readable when [`Client::poll`] has something to do, for loops
+    /// that wait for more than one thing.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
 /// Pause before the first reconnect attempt; it doubles with each attempt.
 const RECONNECT_FIRST: Duration = Duration::from_millis(100);
 /// Longest such pause: applications are reconnected within this time after a router restart.
@@ -286,6 +295,17 @@ impl Client {
     /// for example by Ctrl-C.
     pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
         self.stop = Some(flag);
+    }
+
+    /// Sends NextHopFaceId with Interests that have one. The router must be told, too: a
+    /// `faces/update` of this face with flag local-fields.
+    ///
+    /// # Errors
+    /// If the router is on another machine.
+    pub fn send_next_hops(&mut self) -> Result<(), ClientError> {
+        let (flags, now) = (FaceFlags::LOCAL_FIELDS, self.now());
+        let options = FaceOptions { flags, flags_mask: flags, ..FaceOptions::default() };
+        Ok(self.faces.update(now, self.face, &options)?)
     }
 
     /// Returns the time since this client was created.

@@ -8,6 +8,7 @@
 
 pub mod client;
 pub mod control;
+pub mod enrol;
 pub mod fetch;
 pub mod import;
 pub mod keystore;
@@ -18,6 +19,7 @@ pub mod pubsub;
 pub mod queue_delay;
 pub mod rtt;
 pub mod snapshot;
+pub mod sync;
 pub mod transport;
 pub mod verify;
 pub mod window;

@@ -207,7 +207,7 @@ pub fn fetch_packet(
 }
 
 /// Verifies a packet, and fetches the certificates needed for that.
-fn verify(
+pub fn verify(
     client: &mut Client,
     verifier: &mut Verifier,
     data: &Data<'_>,

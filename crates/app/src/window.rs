@@ -2,8 +2,8 @@
 //! and Nacks, and limited by the queueing delay.
 //!
 //! Marks come late, when a queue is long already, and not from every router. So the window also
-//! stops growing when replies of a whole round waited in queues, and shrinks to what leaves less
-//! than a packet there. Below `DELAY_MIN` nothing changes: on one machine such delays are jitter.
+//! stops growing when replies of a whole round waited in queues, and shrinks to what leaves a
+//! packet or two there. Below `DELAY_MIN` nothing changes: on one machine such delays are jitter.
 
 use crate::queue_delay::Round;
 use core::time::Duration;
@@ -22,6 +22,11 @@ const DELAY_PARTS: u32 = 4;
 const QUEUED_MIN: f64 = 0.5;
 const QUEUED_MAX: f64 = 1.0;
 const QUEUED_TARGET: f64 = 0.75;
+/// Packets more than these in queues at a delay that is just too long, and the delay in targets
+/// from which on there are none more. On a slow link one packet takes as long as the target, and a
+/// window of one leaves the link between its packets to others.
+const QUEUED_EXTRA: f64 = 1.5;
+const EXTRA_TARGETS: f64 = 3.0;
 /// Factor by which a round with too long a delay shrinks the window at least.
 const SHRINK: f64 = 0.9;
 /// Least growth per reply while a window that delay had limited finds the queues short.
@@ -207,12 +212,13 @@ impl CubicWindow {
         // link, each needs about one there, whatever the delay is then.
         let share = delay.as_secs_f64() / round.shortest.as_secs_f64();
         let queued = self.packets * share;
-        if queued > QUEUED_MAX {
+        let extra = queued_extra(delay, target);
+        if queued > QUEUED_MAX + extra {
             let factor = (round.base + target).as_secs_f64() / round.shortest.as_secs_f64();
             let factor = factor.min(SHRINK);
-            let least = self.packets - (queued - QUEUED_TARGET);
+            let least = self.packets - (queued - QUEUED_TARGET - extra);
             self.packets = (self.packets * factor).max(least).max(self.packets_min);
-        } else if queued < QUEUED_MIN {
+        } else if queued < QUEUED_MIN + extra {
             self.packets = (self.packets + 1.0).min(self.packets_max);
         }
         self.delay = DelayState::Hold;
@@ -289,6 +295,13 @@ impl CubicWindow {
 /// Returns the queueing delay that a window may cause.
 fn target(round: Round) -> Duration {
     DELAY_MIN.max(round.base / DELAY_PARTS)
+}
+
+/// Returns how many packets more a window may leave in queues: fewer, the longer the delay is. With
+/// a hundred downloads on a link it is long with one packet of each.
+fn queued_extra(delay: Duration, target: Duration) -> f64 {
+    let targets = delay.as_secs_f64() / target.as_secs_f64();
+    QUEUED_EXTRA * ((EXTRA_TARGETS - targets) / (EXTRA_TARGETS - 1.0)).clamp(0.0, 1.0)
 }
 
 #[cfg(test)]
@@ -373,6 +386,20 @@ mod tests {
         let (sum, squares) = (sizes.iter().sum::<f64>(), sizes.iter().map(|w| w * w).sum::<f64>());
         assert!(sum * sum / (5.0 * squares) > 0.95, "{sizes:?}");
         assert!((31.0..62.0).contains(&sum), "{sizes:?}");
+    }
+
+    /// At 10 Mbit/s a packet takes 7 ms.
+    #[test]
+    fn window_leaves_more_than_a_packet_in_queues_while_the_delay_is_short() {
+        let mut window = CubicWindow::new(1, 1000);
+        window.on_round(round(8, 22));
+        assert_eq!(window.packets(), 2);
+        window.on_round(round(8, 45));
+        assert_eq!(window.packets(), 1);
+        // A hundred downloads on a link of 100 Mbit/s.
+        let mut window = CubicWindow::new(1, 1000);
+        (0..10).for_each(|_| _ = window.on_round(round(20, 65)));
+        assert_eq!(window.packets(), 1);
     }
 
     /// Replies of a near store and of a far producer: the delay is that of the path.

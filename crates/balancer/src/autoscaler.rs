@@ -21,7 +21,7 @@ pub struct Sample {
     /// The part of the capacity that the next removal would take away. `None` if none may be
     /// removed.
     pub removable_per_s: Option<f64>,
-    /// Number of members that take names.
+    /// Number of members that take names. For pods, with those that are still to come.
     pub serving: usize,
     /// True while a member is joining or draining.
     pub is_changing: bool,
@@ -38,7 +38,8 @@ pub enum ScalingAction {
     Remove,
 }
 
-/// The controller. It assumes that every action it returns is carried out.
+/// The controller. It assumes that every action it returns is carried out, unless it is told
+/// otherwise ([`Autoscaler::action_failed`]).
 #[derive(Clone, Debug)]
 pub struct Autoscaler {
     bounds: Elastic,
@@ -53,6 +54,12 @@ impl Autoscaler {
     /// Creates a controller with the configured bounds.
     pub const fn new(bounds: Elastic) -> Self {
         Autoscaler { bounds, high_since: None, low_since: None, last_change: None }
+    }
+
+    /// Takes note that the last action was not carried out: it may be decided again once the load
+    /// has held.
+    pub const fn action_failed(&mut self) {
+        self.last_change = None;
     }
 
     /// Returns the action after another sample.

@@ -17,7 +17,7 @@ use nw_api::config::{Control, Page};
 use nw_api::rest::{Health, PageTicket, Problem};
 use nw_api::schema::{MemberNameText, NameText};
 use nw_name::Name;
-use nw_rest_api::{ApiError, Body, PageAccess, Query, Segment, ServeError, Server};
+use nw_rest_api::{ApiError, Body, PageAccess, PageUser, Query, Segment, ServeError, Server};
 use serde::Deserialize;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -52,12 +52,7 @@ pub fn serve(config: &ControlSection, page: &Page, handle: Handle) -> Result<Ser
 
 impl From<CommandError> for ApiError {
     fn from(error: CommandError) -> Self {
-        let code = match &error {
-            CommandError::Wrong(_) => 400,
-            CommandError::Unknown(_) => 404,
-            CommandError::Conflict(_) => 409,
-        };
-        ApiError::new(code, error.to_string())
+        ApiError(error.into())
     }
 }
 
@@ -111,7 +106,7 @@ fn router(handle: Handle) -> Router {
 async fn create_page_ticket(
     Extension(page): Extension<Option<Arc<PageAccess>>>,
 ) -> Result<(StatusCode, Json<PageTicket>), ApiError> {
-    nw_rest_api::create_page_ticket(page.as_deref())
+    nw_rest_api::create_page_ticket(page.as_deref(), PageUser::default())
 }
 
 /// Runs a function in the balancer's event loop, and returns its result.
@@ -165,8 +160,8 @@ async fn members(State(handle): State<Handle>) -> Result<Json<Vec<BalancerMember
 }
 
 /// Checks a new member's document by itself, independent of the cluster.
-fn check(wanted: &MemberWanted) -> Result<(), ApiError> {
-    let wrong = |text: String| Err(ApiError::new(422, text));
+pub(crate) fn check_member(wanted: &MemberWanted) -> Result<(), String> {
+    let wrong = Err;
     if !is_identifier(&wanted.name) {
         return wrong(format!(
             "name: saw {:?}; expected letters, digits, - and _, at most 32",
@@ -199,7 +194,7 @@ async fn add(
     State(handle): State<Handle>,
     Body(wanted): Body<MemberWanted>,
 ) -> Result<(StatusCode, Json<BalancerMember>), ApiError> {
-    check(&wanted)?;
+    check_member(&wanted).map_err(|text| ApiError::new(422, text))?;
     let member = run_in_loop(&handle, move |balancer| balancer.add(wanted)).await?;
     // The document itself is valid, so the conflict is with other members.
     let member = member.map_err(|error| match error {
@@ -372,6 +367,8 @@ async fn ready(State(handle): State<Handle>) -> Result<Json<Health>, ApiError> {
     responses((status = 200, content_type = "text/plain", body = String, description = "Prometheus' text format"))
 )]
 async fn show_metrics(State(handle): State<Handle>) -> Result<impl IntoResponse, ApiError> {
-    let status = run_in_loop(&handle, |balancer| balancer.status()).await?;
-    Ok(([(CONTENT_TYPE, nw_api::exposition::CONTENT_TYPE)], metrics::encode(&status)))
+    let read = |balancer: &mut Balancer| (balancer.status(), balancer.enrolment_counts());
+    let (status, enrolments) = run_in_loop(&handle, read).await?;
+    let text = metrics::encode(&status, &enrolments);
+    Ok(([(CONTENT_TYPE, nw_api::exposition::CONTENT_TYPE)], text))
 }

@@ -1,4 +1,5 @@
-//! Starting and stopping members' routers: a trait, and the implementation with processes.
+//! Starting and stopping members' routers: a trait, and the implementation with processes. Pods
+//! start by themselves: `member_count.rs`.
 
 mod process;
 

@@ -1,6 +1,7 @@
 //! The `/metrics` page: Prometheus text format, version 0.0.4.
 
 use core::fmt::Display;
+use nw_agent::{Enrolment, EnrolmentCounts};
 use nw_api::balancer::{BalancerMember, BalancerStatus, MemberCounters, MemberState};
 use nw_api::exposition::Exposition;
 
@@ -13,7 +14,7 @@ const STATES: [MemberState; 5] = [
 ];
 
 /// Returns all metrics of a balancer.
-pub fn encode(status: &BalancerStatus) -> String {
+pub fn encode(status: &BalancerStatus, enrolments: &EnrolmentCounts) -> String {
     let mut text = Exposition::default();
     text.family("nw_balancer_packets_total", "counter", "Packets by verdict.");
     for (verdict, count) in &status.verdicts {
@@ -27,6 +28,12 @@ pub fn encode(status: &BalancerStatus) -> String {
     text.family("nw_balancer_build_info", "gauge", "1, with the version of the program.");
     let version = env!("CARGO_PKG_VERSION");
     text.sample("nw_balancer_build_info", &[("version", &version)], 1);
+    let help = "Attempts of agents to enrol with the token of a group, by outcome.";
+    text.family("nw_balancer_enrolments_total", "counter", help);
+    for outcome in Enrolment::ALL {
+        let labels: [(&str, &dyn Display); 1] = [("outcome", &outcome.as_str())];
+        text.sample("nw_balancer_enrolments_total", &labels, enrolments.count(outcome));
+    }
     let help = "Diagnostics that need an operator.";
     text.single("nw_balancer_warnings", "gauge", help, status.warnings.len());
     text.single("nw_balancer_uptime_seconds", "gauge", "Time since the start.", status.uptime_s);

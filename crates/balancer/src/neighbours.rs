@@ -101,6 +101,11 @@ impl NextHopResolver {
             .map(|interface| (interface.index, interface.mac.map(|mac| mac.0)))
     }
 
+    /// Returns whether an interface is a bridge of this machine.
+    pub fn is_bridge(&self, name: &str) -> bool {
+        self.interfaces.named(name).is_some_and(|interface| interface.is_bridge)
+    }
+
     /// Returns the name of an interface.
     pub fn interface_name(&self, index: u32) -> Option<&str> {
         self.interfaces.get(index).map(|interface| &*interface.name)

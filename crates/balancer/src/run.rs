@@ -8,6 +8,7 @@ mod agents;
 mod commands;
 mod fragments;
 mod kernel;
+mod pods;
 mod reload;
 mod report;
 mod scaling;
@@ -15,11 +16,12 @@ mod scaling;
 mod tests;
 
 use crate::agent::{RouteWatcher, SharedSnapshot, WatchEvent};
-use crate::config::{Config, MemberItem};
+use crate::config::{Config, LauncherKind, MemberItem};
 use crate::datapath::{self, DataPath};
 use crate::health::{Outcome, Probed, Prober, Target};
 use crate::key::{KeyError, key};
 use crate::launcher::{MemberLauncher, ProcessLauncher};
+use crate::member_count::MemberCount;
 use crate::members::{Change, Members, Timeouts};
 use crate::neighbours::NextHopResolver;
 use crate::state_file::{self, PersistedMember, PersistedState};
@@ -28,6 +30,7 @@ use agents::Agents;
 pub use commands::CommandError;
 use core::time::Duration;
 use kernel::Written;
+use nw_agent::EnrolmentCounts;
 use nw_api::balancer::{AgentReport, MemberState, ReplicaStatus, SystemSetting};
 use nw_element_api::Timestamp;
 use nw_kernel::KernelError;
@@ -67,6 +70,12 @@ pub enum RunError {
     /// An interface for Ethernet faces does not exist or has no Ethernet address.
     #[error("there is no Ethernet interface {0}; `ip link` lists all interfaces")]
     NoInterface(String),
+    /// The balancer is to count pods, and this program can't.
+    #[error(
+        "elastic.engine = \"kubernetes\" needs a program with the cargo feature `kubernetes`: \
+         `cargo build -p nw-cli --features kubernetes`, or set elastic.enabled = false"
+    )]
+    NoMemberCount,
     /// The key can't be read or created.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -173,11 +182,19 @@ pub struct Balancer {
     saved: Option<PersistedState>,
     events: Receiver<Event>,
     handle: Handle,
+    enrolment_counts: Arc<EnrolmentCounts>,
     started: time::Instant,
     counters_read: Option<Timestamp>,
     end: Option<Option<Shutdown>>,
     /// Members of the file that join once their predecessors of the same name are gone.
     rejoining: Vec<MemberItem>,
+}
+
+/// What starts members.
+#[derive(Default)]
+struct Starters {
+    launcher: Option<Box<dyn MemberLauncher>>,
+    count: Option<Box<dyn MemberCount>>,
 }
 
 /// Maximum time between two ticks: neighbours change without an event.
@@ -189,10 +206,16 @@ const EVENTS_PER_TICK: usize = 4096;
 
 impl Balancer {
     /// Loads the kernel's program or takes over a running one, attaches it, and starts the threads.
+    /// `count` scales members that are pods; it is needed with `elastic.engine = "kubernetes"` only.
     ///
     /// # Errors
     /// Returns an error if the machine lacks something. Nothing new is left behind then.
-    pub fn start(config: Config) -> Result<Self, RunError> {
+    pub fn start(config: Config, count: Option<Box<dyn MemberCount>>) -> Result<Self, RunError> {
+        let has_pods = config.elastic.enabled && config.elastic.engine == LauncherKind::Kubernetes;
+        let count = count.filter(|_| has_pods);
+        if has_pods && count.is_none() {
+            return Err(RunError::NoMemberCount);
+        }
         // Checked first: otherwise a directory that can't be written would be reported instead.
         if !sysctl::has_rights() {
             return Err(RunError::Rights);
@@ -213,9 +236,10 @@ impl Balancer {
         let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("nw"));
         let directory = config.cluster.state_dir.join(format!("{}.members", config.cluster.name));
         let launcher = ProcessLauncher::new(config.elastic.clone(), program, directory);
-        let launcher =
-            config.elastic.enabled.then(|| Box::new(launcher) as Box<dyn MemberLauncher>);
-        let mut balancer = Self::from_parts(config, key, data_path, next_hops, launcher)?;
+        let has_processes = config.elastic.enabled && !has_pods;
+        let launcher = has_processes.then(|| Box::new(launcher) as Box<dyn MemberLauncher>);
+        let starters = Starters { launcher, count };
+        let mut balancer = Self::from_parts(config, key, data_path, next_hops, starters)?;
         if let Err(error) = balancer.attach() {
             balancer.shut_down(Shutdown::Detach);
             return Err(error);
@@ -253,13 +277,13 @@ impl Balancer {
         }
     }
 
-    /// Creates a balancer with this data path and launcher, and runs the first tick.
+    /// Creates a balancer with these parts, and runs the first tick.
     fn from_parts(
         config: Config,
         key: HashKey,
         data_path: Box<dyn DataPath>,
         next_hops: NextHopResolver,
-        launcher: Option<Box<dyn MemberLauncher>>,
+        Starters { launcher, count }: Starters,
     ) -> Result<Self, RunError> {
         let rules = slots::rules(&config.rule).map_err(RunError::Rule)?;
         let (sender, events) = mpsc::channel();
@@ -267,8 +291,7 @@ impl Balancer {
         let (probe_targets, targets) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         let shared_snapshot = Arc::new(SharedSnapshot::default());
-        let source = Arc::new(Mutex::new(None));
-        let mut threads = Vec::new();
+        let (source, mut threads) = (Arc::new(Mutex::new(None)), Vec::new());
         if config.health.enabled {
             threads.push(spawn_prober(&config, &handle, targets)?);
         }
@@ -286,7 +309,7 @@ impl Balancer {
         let agents = create_agents(&config, &shared_snapshot, &handle);
         let mut balancer = Balancer {
             members: Members::new(timeouts(&config), config.cluster.control_member.clone()),
-            scaling: scaling::Scaling::new(&config.elastic),
+            scaling: scaling::Scaling::new(&config.elastic, count, &handle)?,
             adopted: data_path.adopted(),
             data_path: Some(data_path),
             key,
@@ -313,6 +336,7 @@ impl Balancer {
             saved: None,
             events,
             handle,
+            enrolment_counts: Arc::default(),
             started: time::Instant::now(),
             counters_read: None,
             end: None,
@@ -386,19 +410,38 @@ impl Balancer {
 
     fn attach(&mut self) -> Result<(), RunError> {
         use crate::config::Attach;
-        let wanted = match self.config.cluster.attach {
+        let interfaces = self.config.cluster.interfaces.clone();
+        let has_bridge = interfaces.iter().any(|name| self.next_hops.is_bridge(name));
+        let mut wanted = match self.config.cluster.attach {
+            // Drivers can't send to a bridge, and cards behind one leave checksums unfinished,
+            // which XDP would spoil (decision 0145).
+            Attach::Auto if has_bridge => Some(AttachMode::TrafficControl),
             Attach::Auto => None,
             Attach::Native => Some(AttachMode::Native),
             Attach::Generic => Some(AttachMode::Generic),
             Attach::TrafficControl => Some(AttachMode::TrafficControl),
         };
         let Some(path) = &mut self.data_path else { return Ok(()) };
-        for interface in self.config.cluster.interfaces.clone() {
-            let attached = path.attach(&interface, wanted);
+        for interface in interfaces {
+            let mut attached = path.attach(&interface, wanted);
+            if self.config.cluster.attach == Attach::Auto
+                && matches!(attached, Err(KernelError::NoTrafficControl { .. }))
+            {
+                wanted = Some(AttachMode::Generic);
+                attached = path.attach(&interface, wanted);
+            }
             let mode = attached
                 .map_err(|error| RunError::Attach { interface: interface.clone(), error })?;
             tracing::info!(%interface, mode = mode.as_str(), "attached");
             self.interfaces.push((interface, mode));
+        }
+        let is_tc = |(_, mode): &(String, AttachMode)| *mode == AttachMode::TrafficControl;
+        if has_bridge && !self.interfaces.iter().all(is_tc) {
+            let warning = "XDP is attached, and there is a bridge: answers of members behind it \
+                           have wrong checksums unless each card there sends full ones (ethtool \
+                           -K DEVICE tx off); with Linux 6.6 set cluster.attach = \"tc\"";
+            tracing::warn!("{warning}");
+            self.warnings.insert("bridge", warning.to_owned());
         }
         // Detach from interfaces that only an earlier configuration had.
         let removed = |index: u32, next_hops: &NextHopResolver| {
@@ -418,6 +461,11 @@ impl Balancer {
     /// Returns a handle for other threads.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
+    }
+
+    /// Returns the counts of agents' enrolments, which are shared with the listener for agents.
+    pub fn enrolment_counts(&self) -> Arc<EnrolmentCounts> {
+        Arc::clone(&self.enrolment_counts)
     }
 
     /// Returns the configuration.

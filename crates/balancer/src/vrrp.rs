@@ -302,7 +302,8 @@ inside_addresses = ["10.0.0.1/24"]
 
     /// Prints that the test is skipped on standard error, which libtest does not capture.
     fn skip(reason: &str) {
-        let _ = writeln!(std::io::stderr(), "skipped: keepalived_accepts_the_file: {reason}");
+        let _ = std::io::stderr()
+            .write_all(format!("skipped: keepalived_accepts_the_file: {reason}\n").as_bytes());
     }
 
     /// Checked by keepalived itself, if it is installed.

@@ -2,9 +2,11 @@
 //! machine, through the ring of a publisher.
 //!
 //! Processor time is that of all parties: publisher, subscribers and node. Nothing is lost in the
-//! rows of `local`, because the publisher waits for the slowest subscriber.
+//! rows of `local`, because the publisher waits for the slowest subscriber. Zenoh, iceoryx2 and
+//! NATS carry the same load in the same run, where `make bench` could build them.
 
-use crate::report::Row;
+use crate::references::{Reference, ReferenceLoad};
+use crate::report::{Row, median};
 use crate::transfer::Place;
 use anyhow::{Context, Result, ensure};
 use nw_api::pubsub::{ItemName, ScopePattern};
@@ -23,15 +25,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// Publications published, or delivered.
-    publications: u64,
+    pub(crate) publications: u64,
     /// Publications lost.
-    lost: u64,
+    pub(crate) lost: u64,
     /// Processor time of this process from the first publication on, microseconds.
-    cpu_us: f64,
+    pub(crate) cpu_us: f64,
     /// Time from the first to the last publication, seconds.
-    elapsed_s: f64,
+    pub(crate) elapsed_s: f64,
     /// Median and 99th percentile of the delay, microseconds.
-    delays_us: (f64, f64),
+    pub(crate) delays_us: (f64, f64),
 }
 
 /// Load of a run.
@@ -71,20 +73,87 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
     }
 }
 
+/// Runs of each reference.
+const REFERENCE_RUNS: usize = 3;
+
+/// What the references reach with a load: the median over their runs, by name.
+fn with_references(
+    load: &Load,
+    figure: impl Fn(&Outcome, &[Outcome], f64) -> f64,
+) -> Result<Vec<(&'static str, f64)>> {
+    let mut values = Vec::new();
+    for reference in Reference::available()? {
+        // Slow ones get less of a large load, for the same time.
+        let share = if load.len > 10_000 && reference.name != "iceoryx2" { 8 } else { 1 };
+        let count = load.count / share;
+        let own = ReferenceLoad {
+            len: load.len,
+            count,
+            subscribers: load.subscribers,
+            interval_us: load.interval_us,
+        };
+        let mut runs = Vec::new();
+        for _ in 0..REFERENCE_RUNS {
+            let (publisher, subscribers, server_us) = reference.measure(&own)?;
+            let is_complete = |one: &Outcome| one.publications == count;
+            if !subscribers.iter().all(is_complete) {
+                eprintln!("{} lost publications: it is left out", reference.name);
+                runs.clear();
+                break;
+            }
+            runs.push(figure(&publisher, &subscribers, server_us));
+        }
+        if !runs.is_empty() {
+            values.push((reference.name, median(&runs)));
+        }
+    }
+    Ok(values)
+}
+
+/// Returns a row for each reference, in a unit with its name, and finds one of them.
+fn reference_rows(row: &str, unit: &str, values: &[(&'static str, f64)]) -> Vec<Row> {
+    values.iter().map(|(name, value)| Row::new(row, format!("{unit}/{name}"), &[*value])).collect()
+}
+
+fn value_of(values: &[(&'static str, f64)], name: &str) -> Option<f64> {
+    values.iter().find(|(found, _)| *found == name).map(|(_, value)| *value)
+}
+
+/// Processor time of all parties for each delivery, microseconds.
+fn cpu_us_per_delivery(publisher: &Outcome, received: &[Outcome], node_us: f64) -> f64 {
+    let subscribers: f64 = received.iter().map(|subscriber| subscriber.cpu_us).sum();
+    let deliveries = publisher.publications as f64 * received.len() as f64;
+    (publisher.cpu_us + subscribers + node_us) / deliveries
+}
+
 fn small(row: &str, load: &Load) -> Result<Vec<Row>> {
     let (mut cpu, mut rate) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         let (publisher, subscribers, node_us) = measure(load)?;
-        let total: f64 = subscribers.iter().map(|subscriber| subscriber.cpu_us).sum();
-        let deliveries = load.count as f64 * if load.subscribers > 1 { 10.0 } else { 1.0 };
-        cpu.push((publisher.cpu_us + total + node_us) / deliveries);
+        cpu.push(cpu_us_per_delivery(&publisher, &subscribers, node_us));
         rate.push(load.count as f64 / publisher.elapsed_s);
     }
+    let others = with_references(load, cpu_us_per_delivery)?;
+    let zenoh = value_of(&others, "zenoh");
     let (unit, bound) = match load.subscribers {
-        1 => ("cpu_us_per_message", 1.0),
+        // Also below Zenoh's in the same run.
+        1 => ("cpu_us_per_message", zenoh.map_or(1.0, |zenoh| zenoh.min(1.0))),
         _ => ("cpu_us_per_delivery", 0.6),
     };
-    Ok(vec![Row::new(row, unit, &cpu).at_most(bound), Row::new(row, "messages_per_s", &rate)])
+    let own = Row::new(row, unit, &cpu).at_most(bound);
+    let mut rows = vec![match zenoh {
+        Some(zenoh) => own.with_reference(zenoh),
+        None => own,
+    }];
+    rows.push(Row::new(row, "messages_per_s", &rate));
+    rows.extend(reference_rows(row, unit, &others));
+    Ok(rows)
+}
+
+/// Bytes that the slowest end passes in a second, 10^9.
+fn gbyte_per_s(len: usize, publisher: &Outcome, received: &[Outcome]) -> f64 {
+    let slowest = received.iter().map(|one| one.elapsed_s).fold(publisher.elapsed_s, f64::max);
+    publisher.publications as f64 * len as f64 / slowest / 1e9
 }
 
 fn large(row: &str, subscribers: u32, count: u64) -> Result<Vec<Row>> {
@@ -100,22 +169,40 @@ fn large(row: &str, subscribers: u32, count: u64) -> Result<Vec<Row>> {
     let (mut rate, mut cpu) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         let (publisher, received, node_us) = measure(&load)?;
-        let slowest = received.iter().map(|one| one.elapsed_s).fold(publisher.elapsed_s, f64::max);
-        rate.push(count as f64 * load.len as f64 / slowest / 1e9);
-        let total: f64 = received.iter().map(|subscriber| subscriber.cpu_us).sum();
-        cpu.push((publisher.cpu_us + total + node_us) / count as f64);
+        rate.push(gbyte_per_s(load.len, &publisher, &received));
+        let all = f64::from(subscribers);
+        cpu.push(cpu_us_per_delivery(&publisher, &received, node_us) * all);
     }
-    Ok(vec![Row::new(row, "gbyte_per_s_each", &rate), Row::new(row, "cpu_us_per_message", &cpu)])
+    let others = with_references(&load, |publisher, received, _| {
+        gbyte_per_s(load.len, publisher, received)
+    })?;
+    let unit = "gbyte_per_s_each";
+    let mut rows = vec![Row::new(row, unit, &rate), Row::new(row, "cpu_us_per_message", &cpu)];
+    if let Some(iceoryx2) = value_of(&others, "iceoryx2") {
+        let ratios: Vec<f64> = rate.iter().map(|rate| rate / iceoryx2).collect();
+        let bound = if subscribers == 1 { 0.7 } else { 0.5 };
+        rows[0] = rows[0].clone().with_reference(iceoryx2);
+        rows.push(Row::new(row, "ratio_to_iceoryx2", &ratios).at_least(bound));
+    }
+    rows.extend(reference_rows(row, unit, &others));
+    Ok(rows)
 }
 
 fn latency(row: &str, load: &Load) -> Result<Vec<Row>> {
-    let (mut median, mut high) = (Vec::new(), Vec::new());
+    let (mut middle, mut high) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         let (_, subscribers, _) = measure(load)?;
-        median.push(subscribers[0].delays_us.0);
+        middle.push(subscribers[0].delays_us.0);
         high.push(subscribers[0].delays_us.1);
     }
-    Ok(vec![Row::new(row, "p50_us", &median).at_most(30.0), Row::new(row, "p99_us", &high)])
+    let others = with_references(load, |_, received, _| received[0].delays_us.0)?;
+    let mut own = Row::new(row, "p50_us", &middle).at_most(30.0);
+    if let Some(zenoh) = value_of(&others, "zenoh") {
+        own = own.with_reference(zenoh);
+    }
+    let mut rows = vec![own, Row::new(row, "p99_us", &high)];
+    rows.extend(reference_rows(row, "p50_us", &others));
+    Ok(rows)
 }
 
 /// Two fast subscribers beside a slow one, with and without the slow one's pauses.

@@ -7,8 +7,8 @@ use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
 use nw_bench::{
     balancer, cluster, control, endpoints, forward, idle, insert, local_pubsub, manager, overload,
-    publish_subscribe, relay, report, services, shards, sim, table_rows, transfer, udp_baseline,
-    verify, veth,
+    poison, publish_subscribe, pubsub_nodes, registration, relay, report, scaling, services,
+    shards, sim, table_rows, transfer, udp_baseline, verify, veth,
 };
 use nw_name::Name;
 use nw_traffic::machine::Machine;
@@ -167,6 +167,7 @@ const ROWS: &[&str] = &[
     "tables/cs_policies",
     "tables/dnl",
     "lipsin/memory",
+    "lipsin/veth",
     "pubsub/local/100/1",
     "pubsub/local/100/10",
     "pubsub/local/100k/1",
@@ -174,6 +175,7 @@ const ROWS: &[&str] = &[
     "pubsub/latency",
     "pubsub/slow",
     "pubsub/tree",
+    "pubsub/chain13",
     "rendezvous/local",
     "sim/1000x1e7",
     "cluster/scale4",
@@ -183,6 +185,10 @@ const ROWS: &[&str] = &[
     "cluster/failover",
     "balancer/xdp",
     "manager/plan",
+    "manager/poison",
+    "manager/routes",
+    "manager/scale",
+    "manager/idle",
     "overload/bulk/2",
     "overload/bulk/10",
     "overload/bulk/100",
@@ -290,8 +296,15 @@ fn run(
             Some("verify") => verify::run(row),
             Some("control") => control::run(row)?,
             Some("balancer") => balancer::run(row)?,
+            _ if matches!(*row, "lipsin/veth" | "pubsub/chain13") => pubsub_nodes::run(row)?,
+            Some("rendezvous") => pubsub_nodes::run(row)?,
             Some("pubsub") if *row != "pubsub/tree" => local_pubsub::run(row)?,
-            Some("lipsin" | "pubsub" | "rendezvous") => publish_subscribe::run(row),
+            Some("lipsin" | "pubsub") => publish_subscribe::run(row),
+            Some("manager") if *row == "manager/poison" => poison::run(row)?,
+            Some("manager") if *row == "manager/routes" => registration::run(row)?,
+            Some("manager") if matches!(*row, "manager/scale" | "manager/idle") => {
+                scaling::run(row)?
+            }
             Some("manager") => manager::run(row)?,
             _ => table_rows::run(row),
         });

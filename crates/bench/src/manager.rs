@@ -84,7 +84,8 @@ fn text() -> String {
     text
 }
 
-fn observe(target: &Target) -> Observed {
+/// Returns what would be observed if exactly a target ran.
+pub fn observe(target: &Target) -> Observed {
     let seen = |instance: &nw_manage::target::Instance| ObservedInstance {
         id: instance.id.clone(),
         state: InstanceState::Running,

@@ -3,15 +3,22 @@
 //! * `overload/bulk/N`: the experiment of "Bulk of Interest" with N files a second, in the simulator;
 //!   and, with the rights of root, through real routers in a chain of namespaces, beside NDNd where
 //!   `NDND_BIN` names its program.
-//! * `overload/others`: a consumer with a fixed window of 1000, which ignores marks, beside a
-//!   download of this project, over one link.
-//! * `overload/attack/NAME`: ten attackers, and what bystanders keep.
+//! * `overload/others`: a consumer with a fixed window, which ignores marks, beside a download of
+//!   this project, over one link: a generator of this project, and with the rights of root NDNd's
+//!   client (`NDND_BIN`) and python-ndn (`PYTHON_NDN`).
+//! * `overload/attack/NAME`: ten attackers, and what bystanders keep. The router has a processor to
+//!   itself, and attackers have a low priority on the others, as if they were on other machines.
+//!   What remains of the machine's influence is `router_waited_share`, the part of the time in which
+//!   the router waited for its processor; and `attack_per_s` is what was sent. The ratio
+//!   says something about the router where it hardly waited.
 
+use crate::process::ChildProcess;
 use crate::report::Row;
 use crate::transfer::Place;
 use anyhow::{Context, Result, bail};
 use nw_app::{Client, FaceUri};
 use nw_experiments::{Failure, SimulatedChain, Watch, paper_plan, simulate, through_chain};
+use nw_name::Name;
 use nw_testbed::{Chain, ChainPlan, ChainTransport, LabError, RouterProgram};
 use nw_traffic::attack::{AttackPlan, Scenario, StatePeak, attack};
 use nw_traffic::bulk::{BulkPlan, BulkResult, download};
@@ -20,10 +27,13 @@ use nw_traffic::generator::{Generator, Limits, Load};
 use nw_traffic::link::drive;
 use nw_traffic::number_range::NumberRange;
 use nw_traffic::workload::{Pattern, Requests, Workload};
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Attackers of a row.
 const ATTACKERS: usize = 10;
@@ -35,7 +45,14 @@ const BYSTANDER_RATE: f64 = 500.0;
 const ATTACK_TIME: Duration = Duration::from_secs(5);
 /// Outstanding Interests of the consumer that ignores marks.
 const GREEDY_WINDOW: usize = 1000;
-/// Bytes that the other consumer downloads: about ten seconds at half of the link.
+/// Time for which it runs: longer than the download beside it takes.
+const GREEDY_TIME: Duration = Duration::from_secs(16);
+/// Object that NDNd's client fetches, and its size: more than the link carries in that time.
+const GREEDY_NAME: &str = "/other/file";
+const GREEDY_BYTES: u64 = 250_000_000;
+/// The consumer with python-ndn, also of tests/overload.
+const GREEDY_PYTHON: &str = include_str!("../../../tests/overload/greedy_consumer.py");
+/// Bytes that the download beside it has: about ten seconds at half of the link.
 const OTHER_BYTES: u64 = 60_000_000;
 
 /// Measures the rows. Those that need rights or programs that are missing are left out, with a
@@ -118,8 +135,80 @@ fn chain(row: &str, plan: &ChainPlan, name: &str, files_per_s: f64) -> Result<Op
     }
 }
 
+/// Measures a download beside each consumer with a fixed window. Consumers of others are started
+/// where the environment names their programs: `NDND_BIN`, and `PYTHON_NDN`, a Python with
+/// python-ndn (`tests/interop/python` prints one).
 fn others(row: &str) -> Result<Vec<Row>> {
-    let plan = ChainPlan { transport: ChainTransport::Udp, ..ChainPlan::new(Place::new()?.nw) };
+    let mut rows = beside(row, &Consumer::Own)?;
+    let program = |name: &str| std::env::var_os(name).map(std::path::PathBuf::from);
+    let consumers =
+        [program("NDND_BIN").map(Consumer::Ndnd), program("PYTHON_NDN").map(Consumer::PythonNdn)];
+    for consumer in consumers.into_iter().flatten() {
+        rows.extend(beside(row, &consumer)?);
+    }
+    Ok(rows)
+}
+
+/// A consumer that reacts to no mark and no delay.
+enum Consumer {
+    /// The generator of this project, window 1000.
+    Own,
+    /// `ndnd cat`, window 100, which it does not change.
+    Ndnd(std::path::PathBuf),
+    /// A program with python-ndn, window 1000.
+    PythonNdn(std::path::PathBuf),
+}
+
+impl Consumer {
+    fn as_str(&self) -> &'static str {
+        match self {
+            Consumer::Own => "nw generator",
+            Consumer::Ndnd(_) => "NDNd",
+            Consumer::PythonNdn(_) => "python-ndn",
+        }
+    }
+
+    /// Runs it until the download beside it is over, or for [`GREEDY_TIME`].
+    fn run(&self, place: &Place, chain: &Chain, downloads: &BulkPlan) -> Result<()> {
+        let near = chain.near().uri();
+        match self {
+            Consumer::Own => greedy(&near, downloads),
+            Consumer::Ndnd(program) => {
+                let file = place.path("greedy");
+                std::fs::File::create(&file)?.set_len(GREEDY_BYTES)?;
+                let far = chain.far().uri().to_string();
+                let mut put = Command::new(&place.nw);
+                put.args(["put", "--socket", &far, GREEDY_NAME]).arg(&file).stdout(Stdio::null());
+                let _producer = ChildProcess::start("nw put", &mut put)?;
+                let prefix: Name = GREEDY_NAME.parse()?;
+                let end = Instant::now() + GREEDY_TIME;
+                while !chain.far().has_route(&prefix)? && Instant::now() < end {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                chain.near().add_route(&prefix, &chain.far_uri(), None)?;
+                let mut cat = Command::new(program);
+                cat.args(["cat", GREEDY_NAME]).env("NDN_CLIENT_TRANSPORT", near.to_string());
+                let _consumer = ChildProcess::start("ndnd cat", cat.stdout(Stdio::null()))?;
+                std::thread::sleep(GREEDY_TIME);
+                Ok(())
+            }
+            Consumer::PythonNdn(python) => {
+                let seconds = GREEDY_TIME.as_secs().to_string();
+                let prefix = downloads.prefix.clone().with_generic("greedy").to_string();
+                let window = GREEDY_WINDOW.to_string();
+                let mut command = Command::new(python);
+                command.args(["-c", GREEDY_PYTHON, &near.to_string(), &prefix, &window, &seconds]);
+                ChildProcess::start("python-ndn", command.stdout(Stdio::null()))?
+                    .finish(GREEDY_TIME * 3)
+            }
+        }
+    }
+}
+
+/// Measures a download beside a consumer.
+fn beside(row: &str, consumer: &Consumer) -> Result<Vec<Row>> {
+    let place = Place::new()?;
+    let plan = ChainPlan { transport: ChainTransport::Udp, ..ChainPlan::new(place.nw.clone()) };
     let mut chain = match Chain::build(&plan) {
         Ok(chain) => chain,
         Err(error @ (LabError::Missing(_) | LabError::Refused { .. })) => {
@@ -130,25 +219,26 @@ fn others(row: &str) -> Result<Vec<Row>> {
     };
     let downloads = BulkPlan { file_bytes: OTHER_BYTES, seconds: 1.0, ..paper_plan(1.0) };
     chain.serve(&downloads.prefix, downloads.payload)?;
-    let near = chain.near().uri();
     let (own, link_share) = std::thread::scope(|scope| {
-        let greedy = scope.spawn(|| greedy(&near, &downloads));
+        let other = scope.spawn(|| consumer.run(&place, &chain, &downloads));
         // It fills the link before the other one begins.
-        std::thread::sleep(Duration::from_secs(2));
-        let before = (chain.received_bytes(), std::time::Instant::now());
-        let mut client = Client::connect(&near)?;
+        std::thread::sleep(Duration::from_secs(3));
+        let (before, started) = (chain.received_bytes()?, Instant::now());
+        let mut client = Client::connect(&chain.near().uri())?;
         let own = download(&mut client, &downloads, "nw", None, &Mutex::new(None))?;
-        let bytes = chain.received_bytes()?.saturating_sub(before.0?);
+        let bytes = chain.received_bytes()?.saturating_sub(before);
         let link_share =
-            bytes as f64 * 8.0 / before.1.elapsed().as_secs_f64() / plan.rate_mbit / 1e6;
-        greedy.join().unwrap_or_else(|_| bail!("the greedy consumer failed"))?;
+            bytes as f64 * 8.0 / started.elapsed().as_secs_f64() / plan.rate_mbit / 1e6;
+        other.join().unwrap_or_else(|_| bail!("the other consumer failed"))?;
         anyhow::Ok((own, link_share))
     })?;
     // Half of what the link carries in content.
     let fair_mbit = 0.5 * plan.rate_mbit * 8000.0 / (8070.0 + 6.0 * 64.0);
+    let name = consumer.as_str();
     Ok(vec![
-        Row::new(row, "link_share", &[link_share]).at_least(0.95),
-        Row::new(row, "fair_share", &[own.summary.goodput_mbit / fair_mbit]).at_least(0.95),
+        Row::new(row, format!("link_share ({name})"), &[link_share]).at_least(0.95),
+        Row::new(row, format!("fair_share ({name})"), &[own.summary.goodput_mbit / fair_mbit])
+            .at_least(0.95),
     ])
 }
 
@@ -166,15 +256,41 @@ fn greedy(router: &FaceUri, downloads: &BulkPlan) -> Result<()> {
         can_be_prefix: 0.0,
         hit_ratio: None,
     };
-    let limits = Limits {
-        packets: None,
-        duration: Duration::from_secs(14),
-        lifetime: Duration::from_secs(4),
-    };
+    let limits = Limits { packets: None, duration: GREEDY_TIME, lifetime: Duration::from_secs(4) };
     let load = Load::Closed { window: GREEDY_WINDOW };
     let mut generator = Generator::new(&workload, Requests::new(&workload), load, limits, 7);
     drive(&mut ClientLink::new(Client::connect(router)?), &mut generator)?;
     Ok(())
+}
+
+/// Processors of this program and of the attacked router: attackers on other machines would not
+/// take the router's. Dropping it restores those of this thread.
+struct Separation {
+    previous: CpuSet,
+}
+
+impl Separation {
+    /// Binds the router to one processor, and this thread and those that it starts to the others.
+    /// `None` if there is only one, or no permission.
+    fn of(router: &ChildProcess) -> Option<Self> {
+        let previous = sched_getaffinity(None).ok()?;
+        let first = (0..CpuSet::MAX_CPU).find(|at| previous.is_set(*at))?;
+        let (mut of_router, mut of_others) = (CpuSet::new(), previous);
+        of_router.set(first);
+        of_others.unset(first);
+        let pid = Pid::from_raw(router.id() as i32)?;
+        // With one shard, only the main thread forwards.
+        let is_bound = of_others.count() > 0
+            && sched_setaffinity(Some(pid), &of_router).is_ok()
+            && sched_setaffinity(None, &of_others).is_ok();
+        is_bound.then_some(Separation { previous })
+    }
+}
+
+impl Drop for Separation {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &self.previous);
+    }
 }
 
 fn attacked(row: &str, name: &str) -> Result<Vec<Row>> {
@@ -197,11 +313,22 @@ fn attacked(row: &str, name: &str) -> Result<Vec<Row>> {
         duration: ATTACK_TIME,
         bystander_rate: BYSTANDER_RATE,
     };
+    let separation = Separation::of(&router);
+    if separation.is_none() {
+        eprintln!("{row}: the router shares its processor with the attackers");
+    }
     let memory = || StatePeak { memory_kib: router.status("VmRSS"), ..StatePeak::default() };
+    let waited = router.waited();
     let result = attack(&plan, &AtomicBool::new(false), memory)?;
+    // Others on this machine delay the router, and so its bystanders.
+    let waited = (router.waited() - waited).as_secs_f64() / (3.0 * ATTACK_TIME.as_secs_f64());
     Ok(vec![
         Row::new(row, "bystander_share", &[result.bystander_share]).at_least(0.95),
         Row::new(row, "rtt_ratio", &[result.rtt_ratio]).at_most(2.0),
+        Row::new(row, "rtt_before_ms", &[result.before.rtt_median_ms]),
+        Row::new(row, "rtt_during_ms", &[result.during.rtt_median_ms]),
+        Row::new(row, "attack_per_s", &[result.attack.sent as f64 / ATTACK_TIME.as_secs_f64()]),
+        Row::new(row, "router_waited_share", &[waited]),
         Row::new(row, "memory_mib", &[result.state.memory_kib as f64 / 1024.0]),
     ])
 }

@@ -82,6 +82,12 @@ impl ChildProcess {
         cpu_at(Path::new(&format!("/proc/{}/schedstat", self.id())))
     }
 
+    /// Returns the time that the main thread was ready to run and waited for a processor.
+    pub fn waited(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/schedstat", self.id())).unwrap_or_default();
+        Duration::from_nanos(stat.split(' ').nth(1).and_then(|n| n.parse().ok()).unwrap_or(0))
+    }
+
     /// Returns the processor time of all threads.
     pub fn cpu_of_all_threads(&self) -> Duration {
         let threads = fs::read_dir(format!("/proc/{}/task", self.id()));
@@ -93,15 +99,21 @@ impl ChildProcess {
             .sum()
     }
 
+    /// Returns the processor time of the process, also of threads that have ended, in steps of
+    /// 10 ms.
+    pub fn cpu_of_process(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap_or_default();
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+        // User and system time are the fields 14 and 15; the first two are before the bracket.
+        let ticks = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok());
+        let per_s = rustix::param::clock_ticks_per_second();
+        Duration::from_secs_f64(ticks.sum::<u64>() as f64 / per_s as f64)
+    }
+
     /// Returns a number of `/proc/<id>/status`: `VmRSS` in KiB, `voluntary_ctxt_switches`.
     pub fn status(&self, key: &str) -> u64 {
         status_at(&format!("/proc/{}/status", self.id()), key)
     }
-}
-
-/// Returns the resident memory of this process in KiB.
-pub fn own_resident_kib() -> u64 {
-    status_at("/proc/self/status", "VmRSS")
 }
 
 fn status_at(path: &str, key: &str) -> u64 {

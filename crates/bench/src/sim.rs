@@ -3,7 +3,6 @@
 //!
 //! The reference is the same number of empty events through the same queue.
 
-use crate::process::own_resident_kib;
 use crate::report::Row;
 use anyhow::{Result, ensure};
 use nw_sim::events::{EventKind, EventQueue};
@@ -49,7 +48,7 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
     let mut simulation = Simulation::new(plan)?;
     simulation.run()?;
     let took_s = start.elapsed().as_secs_f64();
-    let rss_mib = own_resident_kib() as f64 / 1024.0;
+    let rss_mib = nw_experiments::plane_load::own_resident_kib() as f64 / 1024.0;
     let outcome = nw_sim::Outcome::collect(&simulation);
     ensure!(outcome.is_good(), "{:?} {:?}", outcome.violations, outcome.verdicts);
     let totals = &outcome.totals;

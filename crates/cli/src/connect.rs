@@ -24,6 +24,7 @@ pub fn uri(router: &RouterArgs) -> Result<FaceUri> {
 
 /// Connects to the router.
 pub fn connect(router: &RouterArgs) -> Result<Client> {
+    crate::logs::show_warnings();
     let uri = uri(router)?;
     Client::connect(&uri).with_context(|| {
         let text = format!(

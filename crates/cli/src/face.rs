@@ -188,8 +188,26 @@ fn show(query: &QueryArgs, face: &str) -> CommandResult {
         row([&"congestion marking", &marking]),
         row([&"received", &traffic(face.in_interests, face.in_data, face.in_nacks, face.in_bytes)]),
         row([&"sent", &traffic(face.out_interests, face.out_data, face.out_nacks, face.out_bytes)]),
+        row([&"shaping", &shaping(&face)]),
     ])?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Describes what Interest shaping does on a face.
+fn shaping(face: &FaceStatus) -> String {
+    let mut text = match (face.held_interests, face.shaping_rate_bytes) {
+        (Some(held), Some(0)) => format!("{held} Interests held, learning the rate of the link"),
+        (Some(held), rate) => {
+            format!("{held} Interests held, {:.1} Mbit/s", rate.unwrap_or(0) as f64 * 8e-6)
+        }
+        _ => "no, as the link is not short".to_owned(),
+    };
+    let (refused, marked) = (face.refused_interests, face.shaping_marks);
+    if refused.is_some() || marked.is_some() {
+        let (refused, marked) = (refused.unwrap_or(0), marked.unwrap_or(0));
+        text.push_str(&format!("; {refused} Interests refused and {marked} Data marked so far"));
+    }
+    text
 }
 
 /// Creates a face. If it exists already, it is updated to the given options, as nfdc does.
@@ -437,6 +455,22 @@ mod tests {
                 FaceScope::NonLocal,
             )
         }
+    }
+
+    #[test]
+    fn shaping_is_described_for_short_links_only() {
+        let face = status(FacePersistency::Persistent);
+        assert_eq!(shaping(&face), "no, as the link is not short");
+        let face = FaceStatus {
+            held_interests: Some(7),
+            shaping_rate_bytes: Some(12_500_000),
+            refused_interests: Some(2),
+            ..face
+        };
+        assert_eq!(
+            shaping(&face),
+            "7 Interests held, 100.0 Mbit/s; 2 Interests refused and 0 Data marked so far"
+        );
     }
 
     #[test]

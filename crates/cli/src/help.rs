@@ -12,7 +12,11 @@ use clap_mangen::roff::{Inline, Roff, bold, roman};
 use std::io;
 
 /// A command path per line, each followed by its examples: `example  # comment`.
+#[cfg(not(feature = "kubernetes"))]
 const EXAMPLES: &str = include_str!("examples.txt");
+#[cfg(feature = "kubernetes")]
+const EXAMPLES: &str =
+    concat!(include_str!("examples.txt"), include_str!("examples-kubernetes.txt"));
 
 const FILES: &[(&str, &str)] = &[
     (
@@ -244,8 +248,9 @@ mod tests {
                 );
                 continue;
             };
-            for part in example.split(['|', '&', '>', '<']) {
-                let words = shell_words(part);
+            // Spaces around a sign make it the shell's: `<` is also part of patterns in quotes.
+            let signs = ["|", "&&", "&", ">", "<"];
+            for words in shell_words(example).split(|word| signs.contains(&word.as_str())) {
                 let Some(start) = words.iter().position(|word| word == "nw") else { continue };
                 let mut line = words[start..].to_vec();
                 if line.iter().any(|word| word == "xargs")

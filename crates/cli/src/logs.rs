@@ -6,6 +6,7 @@ use nw_api::rest::LogLine;
 use nw_rest_api::LogSwitch;
 use std::collections::VecDeque;
 use std::fmt::Write;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::field::{Field, Visit};
@@ -42,6 +43,45 @@ impl<S: tracing::Subscriber> Layer<S> for RecentLines {
             text: text.finish(),
         });
     }
+}
+
+/// Warnings that a command without a log shows: the sender of what causes them may be anyone.
+const WARNINGS_MAX: u32 = 20;
+
+/// Writes warnings of this project's crates to standard error as plain lines.
+#[derive(Default)]
+struct Warnings(AtomicU32);
+
+impl Warnings {
+    /// Returns the line that is to be shown for an event.
+    fn line(&self, event: &tracing::Event<'_>) -> Option<String> {
+        let metadata = event.metadata();
+        if *metadata.level() > tracing::Level::WARN || !metadata.target().starts_with("nw") {
+            return None;
+        }
+        let shown = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |shown| {
+            (shown <= WARNINGS_MAX).then_some(shown + 1)
+        });
+        if shown.ok()? == WARNINGS_MAX {
+            return Some("nw: warnings that follow are not shown".to_owned());
+        }
+        let mut text = LineText::default();
+        event.record(&mut text);
+        Some(format!("nw: {}", text.finish()))
+    }
+}
+
+impl<S: tracing::Subscriber> Layer<S> for Warnings {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        if let Some(line) = self.line(event) {
+            note!("{line}");
+        }
+    }
+}
+
+/// Shows warnings of a command on standard error, unless it has started a log.
+pub fn show_warnings() {
+    let _ = tracing_subscriber::registry().with(Warnings::default()).try_init();
 }
 
 /// Message and fields of an event as text.
@@ -184,8 +224,35 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LINE_BYTES_MAX, LINES_MAX, RecentLines};
-    use tracing_subscriber::layer::SubscriberExt;
+    use super::{LINE_BYTES_MAX, LINES_MAX, RecentLines, WARNINGS_MAX, Warnings};
+    use std::sync::{Arc, Mutex};
+    use tracing_subscriber::Layer;
+    use tracing_subscriber::layer::{Context, SubscriberExt};
+
+    /// Keeps the lines that would be shown.
+    #[derive(Clone, Default)]
+    struct Shown(Arc<Warnings>, Arc<Mutex<Vec<String>>>);
+
+    impl<S: tracing::Subscriber> Layer<S> for Shown {
+        fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+            self.1.lock().unwrap().extend(self.0.line(event));
+        }
+    }
+
+    #[test]
+    fn warnings_of_commands_are_shown_and_bounded() {
+        let shown = Shown::default();
+        let subscriber = tracing_subscriber::registry().with(shown.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!("not shown");
+            tracing::warn!(target: "rustls", "not shown");
+            (0..100).for_each(|at| tracing::warn!(at, "can't reply"));
+        });
+        let lines = shown.1.lock().unwrap();
+        assert_eq!(lines.len(), WARNINGS_MAX as usize + 1);
+        assert_eq!(lines[0], "nw: can't reply at=0");
+        assert_eq!(lines.last().unwrap(), "nw: warnings that follow are not shown");
+    }
 
     #[test]
     fn recent_lines_have_message_and_fields_and_are_bounded() {

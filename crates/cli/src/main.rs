@@ -23,6 +23,7 @@ mod face;
 mod graph;
 mod help;
 mod image;
+mod join;
 mod keys;
 mod lab;
 mod logs;
@@ -38,6 +39,7 @@ mod peek;
 mod ping;
 mod progress;
 mod pubsub;
+mod recorder;
 mod render;
 mod routes;
 mod run;
@@ -47,6 +49,7 @@ mod signing;
 mod sim;
 mod status;
 mod strategy;
+mod sync;
 mod systemd;
 mod transfer;
 
@@ -86,6 +89,7 @@ fn run_command(command: Command) -> Result<ExitCode> {
         Command::Pub(args) => pubsub::publish(&args),
         Command::Sub(args) => pubsub::subscribe(&args),
         Command::Pubsub(verb) => pubsub::pubsub(&verb),
+        Command::Sync(args) => sync::sync(&args),
         Command::Ping(args) => ping::ping(&args),
         Command::PingServer(args) => ping::serve(&args),
         Command::Peek(args) => peek::peek(&args),
@@ -110,6 +114,8 @@ fn run_command(command: Command) -> Result<ExitCode> {
         Command::Bench(verb) => bench::bench(&verb),
         Command::Sim(verb) => sim::sim(&verb),
         Command::Lab(verb) => lab::lab(&verb),
+        Command::Join(args) => join::join(&args),
+        Command::Leave(args) => join::leave(&args),
         Command::Paper(verb) => paper::paper(&verb),
         Command::Image(verb) => image::image(&verb),
         Command::Doctor(args) => doctor::doctor(&args),

@@ -3,10 +3,13 @@
 use crate::output::json_line;
 use crate::signals::StopFlag;
 use anyhow::{Context, Result, bail};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use nw_experiments::{
-    BulkReport, Csr, FIGURES, Options, Paper, Report, SimulatedChain, Watch, bulk_page, page, run,
-    simulate, through_chain,
+    AUGUSTUS_FIGURES, AugustusOptions, AugustusPaper, BLACKADDER_FIGURES, BlackadderOptions,
+    BlackadderReport, BulkReport, Csr, FIGURES, MundnOptions, MundnReport, Options, Paper, Part,
+    Report, SimulatedChain, Watch, augustus, augustus_page, blackadder, blackadder_page,
+    blackadder_paper, bulk_page, mundn, mundn_page, mundn_paper, page, run, simulate,
+    through_chain,
 };
 use nw_testbed::{ChainPlan, ChainTransport, RouterProgram};
 use std::fs;
@@ -28,6 +31,110 @@ pub enum PaperCommand {
     /// --lab through real routers in network namespaces (needs root). Draws figure 1 for each run
     /// beside the paper's numbers: bulk.html and bulk.json in the output folder.
     Bulk(BulkArguments),
+    /// Repeat the experiments of "µNDN": services alone, in a chain, scaled by load, and attacked
+    ///
+    /// Each network is kept by a manager of its own (`nw network up`) in a folder below /tmp. Draws
+    /// tables 3 and 4 and figures 5 and 7 beside the paper's numbers: mundn.html and mundn.json in
+    /// the output folder. Quotas need root or a delegated control group. Takes about five minutes,
+    /// with --quick half a minute.
+    Mundn(MundnArguments),
+    /// Repeat the experiments of "Augustus": threads and their placement, and the size of the FIB
+    ///
+    /// Runs the forwarding plane with packets from memory, standalone and as a graph, and draws
+    /// figures 6 to 8 beside the paper's numbers: augustus.html and augustus.json in the output
+    /// folder. Says what this machine cannot show. Takes some minutes and up to three quarters of
+    /// the free memory, with --quick some seconds. Needs an idle machine, and for cache misses
+    /// `perf` and a processor that counts them.
+    Augustus(AugustusArguments),
+    /// Repeat the experiments of Blackadder's paper: publish/subscribe in a node and along a chain
+    ///
+    /// Starts nodes, those of figures 5 to 7, 9 and 10 in network namespaces (needs root), and
+    /// draws figures 4 to 10 beside the paper's numbers: blackadder.html and blackadder.json in the
+    /// output folder. Says what this machine cannot show. Takes some minutes, with --quick some
+    /// seconds.
+    Blackadder(BlackadderArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct BlackadderArguments {
+    /// Figures of the paper to repeat, separated by commas; default: all
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(u8).range(4..=10)
+    )]
+    pub figures: Vec<u8>,
+    /// Small networks and short loads
+    #[arg(long)]
+    pub quick: bool,
+    /// Folder for the report; created if missing
+    #[arg(long, short, default_value = "paper-blackadder", value_name = "FOLDER")]
+    pub output: PathBuf,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct MundnArguments {
+    /// Parts of the paper to repeat, separated by commas; default: all
+    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
+    pub parts: Vec<MundnPart>,
+    /// Short loads
+    #[arg(long)]
+    pub quick: bool,
+    /// Also run table 3 in containers of this image, which `nw image build` makes
+    #[arg(long, value_name = "NAME")]
+    pub image: Option<String>,
+    /// Folder for the report; created if missing
+    #[arg(long, short, default_value = "paper-mundn", value_name = "FOLDER")]
+    pub output: PathBuf,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct AugustusArguments {
+    /// Figures of the paper to repeat, separated by commas; default: all
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(u8).range(6..=8)
+    )]
+    pub figures: Vec<u8>,
+    /// Small tables and short measurements
+    #[arg(long)]
+    pub quick: bool,
+    /// Largest FIB, as a power of two; free memory bounds it further
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 26,
+        value_parser = clap::value_parser!(u32).range(10..=26)
+    )]
+    pub fib_log2_max: u32,
+    /// Folder for the report; created if missing
+    #[arg(long, short, default_value = "paper-augustus", value_name = "FOLDER")]
+    pub output: PathBuf,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Parts of the µNDN paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MundnPart {
+    /// Throughput of each service
+    Table3,
+    /// Four services in a chain, and one router
+    Table4,
+    /// Scaling by load
+    Figure5,
+    /// Content poisoning
+    Figure7,
 }
 
 #[derive(Debug, Args)]
@@ -111,7 +218,84 @@ pub fn paper(action: &PaperCommand) -> Result<ExitCode> {
     match action {
         PaperCommand::Csr(args) => csr(args),
         PaperCommand::Bulk(args) => bulk(args),
+        PaperCommand::Mundn(args) => repeat_mundn(args),
+        PaperCommand::Augustus(args) => repeat_augustus(args),
+        PaperCommand::Blackadder(args) => repeat_blackadder(args),
     }
+}
+
+fn repeat_mundn(args: &MundnArguments) -> Result<ExitCode> {
+    let stop_flag = StopFlag::watch()?;
+    fs::create_dir_all(&args.output)
+        .with_context(|| format!("can't create {}", args.output.display()))?;
+    let started = Instant::now();
+    let report_progress = |text: &str| note!("{:>4} s  {text}", started.elapsed().as_secs());
+    let watch = Watch { is_interrupted: &|| stop_flag.is_set(), progress: &report_progress };
+    let all = [MundnPart::Table3, MundnPart::Table4, MundnPart::Figure5, MundnPart::Figure7];
+    let chosen = all.into_iter().filter(|part| args.parts.is_empty() || args.parts.contains(part));
+    let options = MundnOptions {
+        nw: std::env::current_exe().context("can't find this program's own file")?,
+        parts: chosen.map(mundn_part).collect(),
+        is_quick: args.quick,
+        image: args.image.clone(),
+    };
+    let report = mundn(&options, &watch)?;
+    for (name, text) in [
+        ("mundn.html", mundn_page(&report, &mundn_paper())),
+        ("mundn.json", serde_json::to_string_pretty(&report)?),
+    ] {
+        let path = args.output.join(name);
+        fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
+    }
+    if args.json {
+        json_line(&report)?;
+    } else {
+        print_mundn(args, &report)?;
+    }
+    // Like a test, it fails if a bound is missed or if the conditions make the result meaningless.
+    let holds = report.misses().is_empty() && report.problems().is_empty();
+    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+const fn mundn_part(part: MundnPart) -> Part {
+    match part {
+        MundnPart::Table3 => Part::Table3,
+        MundnPart::Table4 => Part::Table4,
+        MundnPart::Figure5 => Part::Figure5,
+        MundnPart::Figure7 => Part::Figure7,
+    }
+}
+
+fn print_mundn(args: &MundnArguments, report: &MundnReport) -> Result<()> {
+    for result in &report.processes {
+        outln!("{}: {:.0} Mbit/s, {:.2} µs", result.row, result.mbit, result.cpu_us)?;
+    }
+    for (name, result) in [("chain", &report.chain), ("router", &report.router)] {
+        if let Some(result) = result {
+            outln!("{name}: {:.0} Mbit/s, {:.3} ms", result.mbit, result.latency_ms)?;
+        }
+    }
+    if let Some(scaling) = &report.scaling {
+        outln!(
+            "scaling: {:.0} to {:.0} Mbit/s, clone after {:.1} s, {} lost, {} twice",
+            scaling.mbit_one,
+            scaling.mbit_two,
+            scaling.seconds_to_carry,
+            scaling.lost,
+            scaling.duplicates
+        )?;
+    }
+    if let Some(poisoning) = &report.poisoning {
+        outln!(
+            "poisoning: found in {:.1} periods, hit ratio back {:.1} s after the verifier, then {} fakes",
+            poisoning.periods_to_detect(),
+            poisoning.seconds_to_recover(),
+            poisoning.fakes_after()
+        )?;
+    }
+    let sentences = [report.misses(), report.problems(), report.left_out.clone()].concat();
+    sentences.iter().try_for_each(|text| outln!("{text}"))?;
+    Ok(outln!("{}", args.output.join("mundn.html").display())?)
 }
 
 fn bulk(args: &BulkArguments) -> Result<ExitCode> {
@@ -162,14 +346,97 @@ fn bulk(args: &BulkArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn repeat_augustus(args: &AugustusArguments) -> Result<ExitCode> {
+    let stop_flag = StopFlag::watch()?;
+    // Created first, so that a mistake in its name is reported before the experiments run.
+    fs::create_dir_all(&args.output)
+        .with_context(|| format!("can't create {}", args.output.display()))?;
+    let mut options = AugustusOptions {
+        quick: args.quick,
+        fib_log2_max: args.fib_log2_max,
+        ..AugustusOptions::new()
+    };
+    if !args.figures.is_empty() {
+        options.figures =
+            AUGUSTUS_FIGURES.into_iter().filter(|figure| args.figures.contains(figure)).collect();
+    }
+    let started = Instant::now();
+    let report_progress = |text: &str| note!("{:>4} s  {text}", started.elapsed().as_secs());
+    let watch = Watch { is_interrupted: &|| stop_flag.is_set(), progress: &report_progress };
+    let report = augustus(&options, &watch)?;
+    let paper = AugustusPaper::read();
+    for (name, text) in [
+        ("augustus.html", augustus_page(&report, &paper)),
+        ("augustus.json", serde_json::to_string_pretty(&report)?),
+    ] {
+        let path = args.output.join(name);
+        fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
+    }
+    if args.json {
+        json_line(&report)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for sentence in report.sentences(&paper) {
+        outln!("{sentence}\n")?;
+    }
+    for sentence in report.left_out.iter().cloned().chain(report.problems()) {
+        outln!("{sentence}")?;
+    }
+    outln!("{}", args.output.join("augustus.html").display())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn repeat_blackadder(args: &BlackadderArguments) -> Result<ExitCode> {
+    let stop_flag = StopFlag::watch()?;
+    fs::create_dir_all(&args.output)
+        .with_context(|| format!("can't create {}", args.output.display()))?;
+    let is_chosen = |figure: &u8| args.figures.is_empty() || args.figures.contains(figure);
+    let options = BlackadderOptions {
+        nw: std::env::current_exe().context("can't find this program's own file")?,
+        figures: BLACKADDER_FIGURES.into_iter().filter(is_chosen).collect(),
+        is_quick: args.quick,
+    };
+    let started = Instant::now();
+    let report_progress = |text: &str| note!("{:>4} s  {text}", started.elapsed().as_secs());
+    let watch = Watch { is_interrupted: &|| stop_flag.is_set(), progress: &report_progress };
+    let report = blackadder(&options, &watch)?;
+    for (name, text) in [
+        ("blackadder.html", blackadder_page(&report, &blackadder_paper())),
+        ("blackadder.json", serde_json::to_string_pretty(&report)?),
+    ] {
+        let path = args.output.join(name);
+        fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
+    }
+    if args.json {
+        json_line(&report)?;
+    } else {
+        print_blackadder(args, &report)?;
+    }
+    // Like a test, it fails if a statement does not hold or if the conditions make it meaningless.
+    let holds = report.checks.iter().all(|check| check.holds) && report.problems().is_empty();
+    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print_blackadder(args: &BlackadderArguments, report: &BlackadderReport) -> Result<()> {
+    for check in &report.checks {
+        let mark = if check.holds { "holds" } else { "does not hold" };
+        outln!("{}: {mark}", check.text)?;
+    }
+    let sentences = report.left_out.iter().cloned().chain(report.problems());
+    for sentence in sentences {
+        outln!("{sentence}")?;
+    }
+    Ok(outln!("{}", args.output.join("blackadder.html").display())?)
+}
+
 /// Returns the chains to simulate: the paper's at each load, and its largest load at 100 times the
-/// rate and over 20 hops.
+/// rate, with files as much larger, and over 20 hops.
 fn simulated_chains(args: &BulkArguments) -> Vec<SimulatedChain> {
     let mut chains: Vec<_> = args.files_per_s.iter().copied().map(SimulatedChain::paper).collect();
     if !args.quick {
         let largest = args.files_per_s.iter().copied().fold(0.1, f64::max);
         let paper = SimulatedChain::paper(largest);
-        chains.push(SimulatedChain { rate_mbit: 10_000.0, size: 20, ..paper });
+        chains.push(SimulatedChain { rate_mbit: 10_000.0, size: 100, ..paper });
         chains.push(SimulatedChain { hops: 20, delay_ms: 1.0, ..paper });
     }
     chains

@@ -6,9 +6,11 @@ use crate::output::describe;
 use crate::systemd;
 use anyhow::{Context, Result, bail};
 use nw_api::config::{Config, LogFormat};
+use nw_app::pubsub::PubSubOptions;
 use nw_app::transport;
 use nw_pubsub_node::PubSubService;
 use nw_rest_api::{LogSwitch, Server};
+use nw_rest_api::{Programs, PubSubSource};
 use nw_router::{ActivatedUnixSocket, Checked, Handle, Host, Stage};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -108,7 +110,7 @@ fn open_control(
         path.as_deref(),
         inherited.map(|inherited| inherited.socket.into()),
         handle,
-        Arc::new(levels.clone()),
+        Programs { logs: Arc::new(levels.clone()), pubsub: pubsub_source(config, unix) },
         &config.page,
     ) {
         Ok(server) => {
@@ -124,6 +126,23 @@ fn open_control(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Publish/subscribe as the page asks for it: by its socket, as all applications do.
+struct PubSubSocket(PubSubOptions);
+
+impl PubSubSource for PubSubSocket {
+    fn query(&self, topic: &str) -> Result<String, String> {
+        nw_app::pubsub::query(&self.0, topic).map_err(|error| error.to_string())
+    }
+}
+
+fn pubsub_source(config: &Config, unix: &Path) -> Option<Arc<dyn PubSubSource>> {
+    let options = PubSubOptions {
+        program: "page".to_owned(),
+        ..PubSubOptions::at(config.pubsub_path(unix)?)
+    };
+    Some(Arc::new(PubSubSocket(options)))
 }
 
 /// Starts publish/subscribe, if it is enabled.

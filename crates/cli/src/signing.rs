@@ -38,6 +38,15 @@ impl DataSigner {
         Ok(Commander::at(&uri(router)?, credentials))
     }
 
+    /// Returns the key. `None` for a plain digest.
+    pub fn key(&self) -> Option<&Key> {
+        match self {
+            DataSigner::Plain(Signer::Digest) => None,
+            DataSigner::Plain(Signer::Key(key)) => Some(key),
+            DataSigner::Stored(credentials) => Some(&credentials.key),
+        }
+    }
+
     /// Returns the name under which certificates of the signing key are served. `None` for keys
     /// that are not in the key store.
     pub fn key_name(&self) -> Option<Name> {
@@ -167,7 +176,7 @@ fn key_of_file(path: &Path, name: &Name) -> Result<Key> {
 }
 
 /// Returns the key with this name, with its certificate, from the key store.
-fn credentials(store: &KeyStoreArgs, name: &str) -> Result<Credentials> {
+pub fn credentials(store: &KeyStoreArgs, name: &str) -> Result<Credentials> {
     if !name.starts_with('/') && name != DEFAULT {
         anyhow::bail!(
             "{name} is not the name of a key: names begin with /, or use `default`; for a key in a \

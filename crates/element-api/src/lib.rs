@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod announcements;
+pub mod capture;
 pub mod decision_trace;
 pub mod decode;
 pub mod drops;

@@ -27,4 +27,6 @@ pub struct PacketFailure {
     pub ingress: FaceId,
     /// Time of arrival.
     pub at: Timestamp,
+    /// Whether another packet of this name was valid.
+    pub is_contested: bool,
 }

@@ -22,6 +22,10 @@
 //! face, and the name router after it or the graph's connections decide what is upstream.
 //!
 //! Data leaves with egress 0 if it has no downstream left but a content store may keep it.
+//!
+//! An element upstream may reply to an Interest that came by another way than through this one: a
+//! name router to the command of a producer, say. Such a reply has its egress already. It passes
+//! unchanged if nothing is pending for it.
 
 pub use crate::by_kind::{ByKind as In, ByKind as Out};
 
@@ -116,6 +120,16 @@ impl BackwardRouter {
         self.router.pit()
     }
 
+    /// Returns whether a packet is the reply of an element to an Interest that did not pass here.
+    /// Packets of faces have no egress yet.
+    #[inline]
+    fn is_for_another_way(&mut self, packet: &Packet, pool: &Pool) -> bool {
+        let meta = pool.meta(packet);
+        meta.egress != FaceId::NONE
+            && matches!(meta.kind, Kind::Data | Kind::Nack)
+            && !self.router.awaits_from(UPSTREAM, packet, pool)
+    }
+
     /// Calls the router and forwards what it emits. `upstream` is the face of a packet that came
     /// from upstream; `next_hop` is the NextHopFaceId of an Interest.
     #[inline]
@@ -204,6 +218,10 @@ impl Element for BackwardRouter {
         packet: Packet,
         context: &mut Context<'_, Out>,
     ) {
+        if self.is_for_another_way(&packet, context.pool) {
+            let out = if let In::Data = port { Out::Data } else { Out::Nack };
+            return context.out.send(out, packet);
+        }
         let meta = context.pool.meta_mut(&packet);
         let (upstream, next_hop) = match meta.kind {
             Kind::Interest => (FaceId::NONE, meta.link.next_hop_face.take()),
@@ -276,6 +294,34 @@ mod tests {
             meta.ingress = face(number);
             meta.link.token = Token::new(token).unwrap();
         }
+    }
+
+    #[test]
+    fn reply_to_an_interest_of_another_way_passes_and_others_are_matched() {
+        let mut bench = bench();
+        let made_here = |meta: &mut Meta| {
+            (meta.ingress, meta.egress) = (FaceId::INTERNAL, face(302));
+            meta.link.token = Token::new(b"theirs").unwrap();
+        };
+        let emitted = bench.process(In::Data, &data("/localhost/nfd/rib/register/x"), made_here);
+        assert_eq!((ports(&emitted), emitted[0].egress), (vec!["data"], face(302)));
+        assert_eq!(emitted[0].link.token.as_bytes(), b"theirs");
+        let (no_route, reply) = (interest("/b", 7), data("/b"));
+        let nack = |meta: &mut Meta| {
+            as_nack(NackReason::NoRoute)(meta);
+            meta.egress = face(302);
+        };
+        let emitted = bench.process(In::Nack, &no_route, nack);
+        assert_eq!((ports(&emitted), emitted[0].egress), (vec!["nack"], face(302)));
+        // What is pending gets the reply, also without its token.
+        bench.process(In::Interest, &no_route, from(300, b"one"));
+        let emitted = bench.process(In::Data, &reply, made_here);
+        assert_eq!((ports(&emitted), emitted[0].egress), (vec!["data"], face(300)));
+        assert_eq!(emitted[0].link.token.as_bytes(), b"one");
+        // Data of a face that nothing awaits is dropped.
+        assert!(bench.process(In::Data, &reply, from(302, b"")).is_empty());
+        assert_eq!(bench.drops.total(DropCause::UnsolicitedData), 1);
+        assert_eq!(bench.pool.packets_in_use(), 0);
     }
 
     #[test]

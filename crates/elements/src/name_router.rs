@@ -191,7 +191,7 @@ impl NameRouter {
             return context.pool.drop_packet(reply, DropCause::NoBuffer, context.drops);
         }
         let meta = context.pool.meta_mut(&reply);
-        meta.ingress = FaceId::CONTENT_STORE;
+        meta.ingress = FaceId::INTERNAL;
         meta.ingress_local = true;
         meta.egress = ingress;
         meta.arrival = now;

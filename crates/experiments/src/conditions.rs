@@ -1,6 +1,8 @@
 //! The conditions of a measurement, and whether its results are conclusive.
 
+use nw_report_kit::page::escape;
 use serde::{Deserialize, Serialize};
+use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Maximum share of all processors that other programs may use before a testbed is built.
@@ -100,6 +102,17 @@ impl Conditions {
         problems
     }
 
+    /// Returns one sentence about the version and the machine before the runs.
+    pub(crate) fn before_the_runs(&self) -> String {
+        format!(
+            "nw {}; load {:.2} at the start; other programs used {:.0} % of the processors before \
+             the runs.",
+            self.version,
+            self.load_1min,
+            100.0 * self.busy_before
+        )
+    }
+
     /// Returns one line about the time and conditions of the run.
     pub fn describe(&self) -> String {
         let quota = self.quota_used_min.map_or_else(
@@ -155,6 +168,14 @@ impl ProcessorTime {
         let all = self.all.saturating_sub(before.all);
         let idle = self.idle.saturating_sub(before.idle);
         if all == 0 { 0.0 } else { all.saturating_sub(idle) as f64 / all as f64 }
+    }
+}
+
+/// Writes what makes results inconclusive onto a page, one paragraph each.
+pub(crate) fn write_problems(problems: &[String], out: &mut String) {
+    for problem in problems {
+        let _ =
+            writeln!(out, "<p><strong style=\"color:#a03c00\">{}</strong></p>", escape(problem));
     }
 }
 

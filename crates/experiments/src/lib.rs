@@ -1,17 +1,22 @@
 //! Experiments of papers, repeated in a testbed on one machine, with each figure drawn beside the
 //! paper's: the cluster behind a balancer (`data/csr.toml` holds the paper's numbers with their
-//! positions), and parallel downloads over one link (`data/bulk.toml`).
+//! positions), parallel downloads over one link (`data/bulk.toml`), networks of services
+//! (`data/mundn.toml`), and publish/subscribe (`data/blackadder.toml`).
 //!
 //! Layer 6 (users).
 
 #![forbid(unsafe_code)]
 
+mod augustus;
+pub mod blackadder;
 mod bulk;
 mod caching;
 mod conditions;
 mod finding;
 mod multicast;
+mod mundn;
 mod paper_data;
+pub mod plane_load;
 mod reference;
 mod report;
 mod sampler;
@@ -21,11 +26,23 @@ mod testbed;
 mod timeline;
 mod weights;
 
+pub use augustus::{
+    AUGUSTUS_FIGURES, AugustusOptions, AugustusPaper, AugustusPoint, AugustusReport, HostKind,
+    Placement, augustus, augustus_page,
+};
+pub use blackadder::{
+    BLACKADDER_FIGURES, BlackadderCheck, BlackadderOptions, BlackadderPoint, BlackadderReport,
+    blackadder, blackadder_page, blackadder_paper,
+};
 pub use bulk::{BulkReport, Paper, SimulatedChain, bulk_page, paper_plan, simulate, through_chain};
 pub use caching::Caching;
 pub use conditions::Conditions;
 pub use finding::{Check, Finding, Relation, Source};
 pub use multicast::Multicast;
+pub use mundn::{
+    ChainResult, ElementResult, MundnOptions, MundnReport, Part, PoisoningResult, Scaling, mundn,
+    mundn_page, mundn_paper, scaling,
+};
 pub use paper_data::{Csr, FigureText, Number};
 pub use report::{Report, page};
 pub use sampler::Curve;

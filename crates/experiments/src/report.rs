@@ -1,7 +1,7 @@
 //! The report of a run as JSON, and as an HTML page with each figure beside the paper's.
 
 use crate::caching::Caching;
-use crate::conditions::Conditions;
+use crate::conditions::{Conditions, write_problems};
 use crate::finding::{Check, Finding, findings};
 use crate::multicast::Multicast;
 use crate::paper_data::Csr;
@@ -84,10 +84,7 @@ pub fn page(report: &Report, csr: &Csr) -> String {
         report.findings.len(),
         if report.setup.quick { " A quick run: short downloads, fewer points." } else { "" }
     );
-    for problem in report.conditions.problems() {
-        let _ =
-            writeln!(out, "<p><strong style=\"color:#a03c00\">{}</strong></p>", escape(&problem));
-    }
+    write_problems(&report.conditions.problems(), &mut out);
     let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(&report.conditions.describe()));
     out.push_str("<h2>What differs from the paper's testbed</h2>\n<ul>\n");
     for paragraph in report.setup.describe() {

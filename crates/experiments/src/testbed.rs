@@ -46,6 +46,9 @@ pub enum Failure {
     /// A download failed or stalled.
     #[error("{0}")]
     Download(String),
+    /// A network of services can't be started, or an exchange in it failed.
+    #[error("{0}")]
+    Network(String),
 }
 
 /// Callbacks for interruption and progress.

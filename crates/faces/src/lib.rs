@@ -6,10 +6,11 @@
 //! itself is the pure crate [`nw_link`]. Layer 4; does not depend on tables.
 
 // `unsafe` only where a module allows it: datagram::sys, datagram::packet, shm::memory, xdp::rings,
-// credentials, malloc, mapping, and one call in socket_activation.
+// blackadder, credentials, malloc, mapping, and one call in socket_activation.
 #![deny(unsafe_code)]
 
 mod accounts;
+pub mod blackadder;
 pub mod config;
 pub mod credentials;
 mod datagram;
@@ -42,6 +43,8 @@ pub mod raw {
 }
 
 pub use config::FacesConfig;
+pub use datagram::sys::RECEIVED_MAX as MESSAGES_PER_CALL;
+pub use datagram::{EthernetSocket, UdpSocket};
 pub use error::FaceError;
 pub use malloc::disable_fastbins;
 pub use manager::{FaceReplica, Faces, Origin, ReuseportSockets, UnknownPeerPacket};

@@ -5,7 +5,7 @@ use core::time::Duration;
 use nw_element_api::{FaceId, FaceInfo, LinkType, Peer, Scope, Timestamp};
 use nw_link::websocket::ConnectionEnd;
 use nw_link::websocket::fault::WebSocketFault;
-use nw_link::{FaceCounters, FaceFlags, FaceUri, Persistency};
+use nw_link::{FaceCounters, FaceFlags, FaceUri, Persistency, ShapingState};
 
 /// Status of a face.
 #[derive(Clone, Debug)]
@@ -37,6 +37,8 @@ pub struct FaceStatus {
     /// Bytes queued because the socket is full. For datagram faces, those of the shared socket
     /// count too.
     pub queue_bytes: usize,
+    /// What Interest shaping does now, `None` while the link is not short. Of this shard only.
+    pub shaping: Option<ShapingState>,
     /// Counters of the face.
     pub counters: FaceCounters,
 }

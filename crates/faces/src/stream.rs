@@ -77,7 +77,7 @@ pub struct Stream {
     read_len: usize,
     /// Bytes that the socket did not take.
     queue: ByteQueue,
-    /// Unsent bytes in the kernel at the last sample; TCP only.
+    /// Bytes in the kernel that it has not transmitted, at the last sample; TCP only.
     pub kernel_queue: usize,
     sampled_at: Timestamp,
     /// The peer reads no more. What it sent before is still read; the end of that closes the face.
@@ -149,7 +149,7 @@ impl Stream {
         !self.queue.is_empty() && self.shared.is_none() && !self.is_opening()
     }
 
-    /// Samples how much of a TCP stream was never transmitted, at most once a millisecond.
+    /// Samples how much of a TCP stream the kernel has not transmitted, at most once a millisecond.
     pub fn sample_queue(&mut self, now: Timestamp) {
         if now >= self.sampled_at + SAMPLE_INTERVAL {
             self.sampled_at = now;

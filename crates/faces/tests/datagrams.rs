@@ -178,6 +178,23 @@ fn new_peers_are_evicted_first_and_noise_gets_no_face() {
     assert_eq!(host.faces.listeners()[0].udp.unwrap().unattributed, 1);
 }
 
+/// Forged sources bring a face each, which takes long: others get their turn in between.
+#[test]
+fn new_peers_of_one_turn_are_few() {
+    let (mut host, bound) = udp_host(FacesConfig::default(), "127.0.0.1:0");
+    let clients: Vec<_> = (0..64).map(|_| socket(bound)).collect();
+    clients.iter().for_each(|client| assert!(client.send(&interest("a")).is_ok()));
+    host.turn(1000);
+    let first = host.created().len();
+    assert!((4..=16).contains(&first), "{first} faces");
+    // Now the socket is known to be flooded.
+    host.turn(1000);
+    let second = host.created().len() - first;
+    assert!((1..=4).contains(&second), "{second} faces");
+    host.until("heard", |host| host.received.len() == 64);
+    assert_eq!(host.created().len(), 64);
+}
+
 #[test]
 fn active_peers_are_not_evicted_for_new_ones() {
     let config = FacesConfig { peers_max: 3, ..FacesConfig::default() };

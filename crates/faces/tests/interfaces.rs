@@ -9,19 +9,25 @@ use nw_faces::config::ReassemblyLimits;
 use nw_faces::interfaces::filter::{Filter, Pattern};
 use nw_faces::interfaces::policy::{EtherPolicy, GroupPolicy, InterfacePolicy};
 use nw_faces::{
-    FaceError, FaceEvent, FaceId, FaceOptions, FaceStatus, FacesConfig, LinkType, Persistency,
-    Scope,
+    FaceError, FaceEvent, FaceId, FaceOptions, FaceStatus, FaceUri, FacesConfig, LinkType,
+    Persistency, Scope,
 };
 use std::fs::File;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 const GROUP: &str = "ether://[01:00:5e:00:17:aa]";
 
 fn ip(words: &str) -> bool {
-    let run = Command::new("ip")
+    succeeds("ip", words)
+}
+
+fn succeeds(program: &str, words: &str) -> bool {
+    let run = Command::new(program)
         .args(words.split(' '))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -33,7 +39,25 @@ fn ip(words: &str) -> bool {
 /// does not hide.
 fn skip(why: &str) {
     let test = std::thread::current().name().unwrap_or_default().to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
+    let _ = std::io::stderr().write_all(format!("SKIPPED: {test}: {why}\n").as_bytes());
+}
+
+/// One command at a time: the first ones prepare the directory of namespaces.
+static MAKING: Mutex<()> = Mutex::new(());
+
+/// Makes a network namespace, in a second attempt if need be, or says why there is none.
+fn make_namespace(name: &str) -> Result<(), String> {
+    let _one = MAKING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut why = String::new();
+    for _ in 0..2 {
+        match Command::new("ip").args(["netns", "add", name]).output() {
+            Ok(output) if output.status.success() => return Ok(()),
+            Ok(output) => why = String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            Err(error) => return Err(error.to_string()),
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Err(why)
 }
 
 /// Moves this thread into a network namespace.
@@ -55,8 +79,8 @@ struct Side {
 impl Side {
     fn new(test: &str, card: &'static str, config: FacesConfig) -> Option<Side> {
         let netns = format!("nwf{}{test}{card}", std::process::id());
-        if !ip(&format!("netns add {netns}")) {
-            skip("root and the command ip are needed, to make network namespaces");
+        if let Err(why) = make_namespace(&netns) {
+            skip(&format!("root and the command ip are needed, to make network namespaces: {why}"));
             return None;
         }
         let handle = File::open(format!("/run/netns/{netns}")).unwrap();
@@ -580,4 +604,28 @@ fn faces_follow_added_and_removed_interfaces() {
     cable.a.apply(InterfacePolicy { ethernet: Some(ethernet), udp: None });
     assert!(cable.a.host.faces.is_empty());
     cable.a.host.check_pool();
+}
+
+/// A token bucket holds what TCP has sent. It is as much of a queue as what the socket holds.
+#[test]
+fn queue_of_the_interface_counts_for_congestion_of_tcp() {
+    let Some(mut cable) = Cable::new("q") else { return };
+    let peer: SocketAddr = "192.0.2.2:6363".parse().unwrap();
+    cable.b.inside(|host| host.faces.listen_tcp(peer).unwrap());
+    let options = FaceOptions { marking_threshold: Some(2000), ..FaceOptions::default() };
+    let face = cable.a.inside(|host| {
+        host.faces.connect(host.now(), &FaceUri::Tcp(peer), None, &options).unwrap()
+    });
+    cable.until("up", |cable| cable.a.host.faces.status(face).unwrap().up);
+    // 8000 bytes take three seconds; they fit the first window of TCP, so that it keeps none.
+    let bucket = "qdisc add dev va root tbf rate 20kbit burst 2000 limit 1000000";
+    assert!(succeeds("tc", &format!("-n {} {bucket}", cable.a.netns)));
+    for (marks, len) in [(0, 8000), (0, 10), (1, 10)] {
+        cable.a.inside(|host| {
+            host.send(face, Kind::Data, &data("a", len));
+            host.turn(2);
+        });
+        assert_eq!(cable.a.host.faces.status(face).unwrap().counters.out_marks, marks);
+        cable.a.host.skipped_ms += 101;
+    }
 }

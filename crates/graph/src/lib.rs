@@ -14,7 +14,9 @@ pub mod engine;
 pub mod graph_test;
 pub mod host;
 
-pub use engine::{ChangeMode, ChangeSummary, Engine, Fault, OffloadJob};
+pub use engine::{
+    ChangeMode, ChangeSummary, Engine, Fault, OffloadJob, PortSelection, StartedTap, TapError,
+};
 pub use nw_graph_language::{
     Connection, Face, Graph, GraphFile, Node, Position, Problem, Problems, Source, Target, Test,
     check, draw, help, labels, language, model, network, partition, standard,

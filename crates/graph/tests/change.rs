@@ -1,11 +1,14 @@
 //! Changes of the graph while packets flow: no packet is lost where the change mode promises that,
 //! none arrives twice, every loss is counted.
 
+use nw_element_api::capture::TapFilter;
 use nw_element_api::decode::decode_lazily;
 use nw_element_api::{
     FaceId, FaceInfo, Kind, LinkType, Packet, Parameters, Pool, Scope, Timestamp, Value,
 };
-use nw_graph::{ChangeMode, Connection, Engine, Graph, Source, Target, standard};
+use nw_graph::{
+    ChangeMode, Connection, Engine, Graph, PortSelection, Source, TapError, Target, standard,
+};
 use nw_name::{HashKey, Name};
 use nw_wire::{DataBuilder, DigestSha256, InterestBuilder, Token};
 use std::collections::VecDeque;
@@ -278,6 +281,45 @@ fn changes_in_any_order_conserve_packets() {
     bench.finish();
     let lost = bench.data_received.iter().filter(|answers| **answers == 0).count() as u64;
     assert_eq!(lost, bench.engine.drops().total(nw_element_api::DropCause::UnsolicitedData));
+}
+
+/// Taps between elements open and close while the graph changes: no packet is lost by them.
+#[test]
+fn taps_that_open_and_close_during_changes_lose_nothing() {
+    let mut bench = TestBench::new(46, true);
+    let mut taps = VecDeque::new();
+    let mut opened = 0;
+    for _ in 0..changes() / 12 {
+        loop {
+            let sends_interests = !bench.engine.is_changing() || bench.draw(4) != 0;
+            bench.traffic(sends_interests);
+            let element = ["dispatcher", "store", "router", "none"][bench.draw(4) as usize];
+            let selection = PortSelection { element: element.to_owned(), port: None };
+            let filter = TapFilter::default();
+            match bench.engine.start_tap(bench.now, filter, Some(&selection)) {
+                Ok(tap) => {
+                    opened += 1;
+                    taps.push_back(tap.id);
+                }
+                Err(TapError::NoElement(..)) => assert!(["store", "none"].contains(&element)),
+                Err(error) => assert_eq!(error, TapError::TooMany),
+            }
+            if bench.draw(2) == 0
+                && let Some(id) = taps.pop_front()
+            {
+                bench.engine.stop_tap(id);
+            }
+            if !bench.engine.is_changing() {
+                break;
+            }
+        }
+        bench.change(ChangeMode::MakeBeforeBreak);
+    }
+    taps.into_iter().for_each(|id| bench.engine.stop_tap(id));
+    bench.finish();
+    assert!(bench.engine.tapped_ports().is_empty());
+    assert!(opened > changes() / 48, "{opened} taps");
+    assert!(bench.data_received.iter().all(|answers| *answers == 1));
 }
 
 #[test]

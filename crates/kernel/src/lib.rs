@@ -12,12 +12,17 @@
 pub mod balancer;
 mod counters;
 mod error;
+mod lipsin;
 mod object;
 mod reuseport;
 mod xdp;
 
 pub use counters::ShardCounters;
 pub use error::KernelError;
+pub use lipsin::{
+    LIPSIN_LINKS_MAX, LIPSIN_TABLES, LipsinCounters, LipsinLink, LipsinLinks, LipsinProgram,
+    NO_LINK_ID,
+};
 pub use reuseport::ReuseportProgram;
 pub use xdp::{XdpMode, XdpOptions, XdpProgram};
 

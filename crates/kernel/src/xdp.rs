@@ -118,36 +118,15 @@ impl XdpProgram {
         interface: &str,
         wanted: Option<XdpMode>,
     ) -> Result<XdpMode, KernelError> {
-        if interface.contains('\0') || interface.is_empty() {
-            return Err(KernelError::NoInterface(interface.to_owned()));
-        }
+        check_name(interface)?;
         self.detach()?;
-        let modes = match &wanted {
-            Some(mode) => std::slice::from_ref(mode),
-            None => &[XdpMode::Native, XdpMode::Generic],
-        };
-        let mut last = Cause::from("no mode was tried");
-        for mode in modes {
-            let flags = if *mode == XdpMode::Native { Flags::Driver } else { Flags::Skb };
-            match self.program().and_then(|program| Ok(program.attach(interface, flags)?)) {
-                Ok(link) => {
-                    self.link = Some(link);
-                    return Ok(*mode);
-                }
-                Err(source) => match (source.downcast_ref(), os_error(&*source)) {
-                    (Some(ProgramError::UnknownInterface { name }), _) => {
-                        return Err(KernelError::NoInterface(name.clone()));
-                    }
-                    (_, Some(Errno::BUSY | Errno::EXIST)) => {
-                        return Err(KernelError::Busy { interface: interface.to_owned(), source });
-                    }
-                    (_, Some(Errno::PERM)) => return Err(KernelError::Rights { source }),
-                    // The driver has no XDP, or not with its current MTU and queues.
-                    _ => last = source,
-                },
-            }
-        }
-        Err(KernelError::of("attaching an XDP program to the interface", last))
+        let attached = self
+            .program()
+            .map_err(|e| KernelError::of(PROGRAM, e))
+            .and_then(|program| attach_to(program, interface, wanted));
+        let (link, mode) = attached?;
+        self.link = Some(link);
+        Ok(mode)
     }
 
     /// Detaches the program from its interface, if it is attached.
@@ -244,4 +223,46 @@ impl XdpProgram {
         let map = self.object.ebpf.map_mut("sockets").ok_or(MapError::ElementNotFound)?;
         Ok(map.try_into()?)
     }
+}
+
+/// Checks that the text can be an interface's name.
+fn check_name(interface: &str) -> Result<(), KernelError> {
+    match interface.contains('\0') || interface.is_empty() {
+        true => Err(KernelError::NoInterface(interface.to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// Attaches a loaded program to an interface; see [`XdpProgram::attach`].
+pub(crate) fn attach_to(
+    program: &mut Xdp,
+    interface: &str,
+    wanted: Option<XdpMode>,
+) -> Result<(XdpLinkId, XdpMode), KernelError> {
+    check_name(interface)?;
+    let modes = match &wanted {
+        Some(mode) => std::slice::from_ref(mode),
+        None => &[XdpMode::Native, XdpMode::Generic],
+    };
+    let mut last = Cause::from("no mode was tried");
+    for mode in modes {
+        let flags = if *mode == XdpMode::Native { Flags::Driver } else { Flags::Skb };
+        let error = match program.attach(interface, flags) {
+            Ok(link) => return Ok((link, *mode)),
+            Err(ProgramError::UnknownInterface { name }) => {
+                return Err(KernelError::NoInterface(name));
+            }
+            Err(error) => error,
+        };
+        let source = Cause::from(error);
+        match os_error(&*source) {
+            Some(Errno::BUSY | Errno::EXIST) => {
+                return Err(KernelError::Busy { interface: interface.to_owned(), source });
+            }
+            Some(Errno::PERM) => return Err(KernelError::Rights { source }),
+            // The driver has no XDP, or not with its current MTU and queues.
+            _ => last = source,
+        }
+    }
+    Err(KernelError::of("attaching an XDP program to the interface", last))
 }

@@ -35,6 +35,8 @@ pub struct FaceCounters {
     pub out_nacks_dropped: u64,
     /// Counters of link reliability; zero while it is off.
     pub reliability: ReliabilityCounters,
+    /// Counters of Interest shaping; zero while the link never was short.
+    pub shaping: ShapingCounters,
     /// Allocated at the first drop, as most faces never drop.
     drops: Option<Box<DropCounters>>,
 }
@@ -122,10 +124,21 @@ impl FaceCounters {
         self.out_data_dropped += other.out_data_dropped;
         self.out_nacks_dropped += other.out_nacks_dropped;
         self.reliability.merge(&other.reliability);
+        self.shaping.refused += other.shaping.refused;
+        self.shaping.marked += other.shaping.marked;
         if let Some(drops) = other.drops() {
             self.drops.get_or_insert_default().merge(drops);
         }
     }
+}
+
+/// Counters of Interest shaping of one face.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShapingCounters {
+    /// Interests refused because they would have waited too long.
+    pub refused: u64,
+    /// Data marked because Interests of their flow waited long.
+    pub marked: u64,
 }
 
 /// Counters of link reliability of one face.

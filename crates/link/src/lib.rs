@@ -26,10 +26,12 @@ pub mod uri;
 pub mod websocket;
 
 pub use config::{FaceOptions, FaceUpdate, LinkDefaults, ReassemblyLimits, ReliabilityLimits};
-pub use counters::{DropRecorder, FaceCounters, ReliabilityCounters};
+pub use counters::{DropRecorder, FaceCounters, ReliabilityCounters, ShapingCounters};
 pub use error::LinkError;
 pub use flags::{FaceFlags, Persistency};
 pub use mac::Mac;
 pub use outbox::Outbox;
-pub use service::{LinkService, LinkSettings, QueueState, ReassemblyBudget, ReceiveWindow, Source};
+pub use service::{
+    LinkService, LinkSettings, QueueState, ReassemblyBudget, ReceiveWindow, ShapingState, Source,
+};
 pub use uri::FaceUri;

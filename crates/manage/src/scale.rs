@@ -8,16 +8,23 @@
 //!
 //! The load of an instance is its processor time as a share of its quota. An instance that has just
 //! started counts as carrying nothing. The bottleneck comes first: instances are added only where
-//! the other services on the path leave room for what they would carry.
+//! the other services on the path leave room for what they would carry. A single sample of those
+//! says little, as quotas are given out in slices: their load is the mean over the hold time.
+//! What the last addition has gained says what the next one would: see `gain`.
+
+mod gain;
 
 use crate::document::Document;
 use crate::target::{InstanceId, Target};
+use gain::{Counters, Memory, Moment, Verdict, surroundings};
 use nw_graph_language::network::Scale;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Growth that the other services of a path must leave room for: 15 %.
 const ROOM_MIN: f64 = 1.15;
+/// Readings that are kept of an instance: at least two, and those of the hold time.
+const READINGS_MAX: usize = 64;
 
 /// Load of an instance, from its control socket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,8 +73,10 @@ struct History {
 /// Decides the number of instances of each service with bounds.
 #[derive(Clone, Debug, Default)]
 pub struct Scaler {
-    readings: BTreeMap<InstanceId, CpuReading>,
+    readings: BTreeMap<InstanceId, VecDeque<CpuReading>>,
     histories: BTreeMap<String, History>,
+    memories: BTreeMap<String, Memory>,
+    last_ms: u64,
 }
 
 impl Scaler {
@@ -83,21 +92,47 @@ impl Scaler {
         samples: &[LoadSample],
         is_changing: bool,
     ) -> Vec<ScaleDecision> {
-        let loads = self.loads(target, now_ms, samples);
+        if now_ms < self.last_ms {
+            // The clock was set back: times before say nothing.
+            *self = Scaler::default();
+        }
+        self.last_ms = now_ms;
         let scales = &document.file.network.scales;
-        self.histories.retain(|service, _| scales.iter().any(|scale| scale.service == *service));
+        let window_ms = scales.iter().map(|scale| scale.hold_ms).max().unwrap_or(0);
+        self.take_readings(target, now_ms, samples, window_ms);
+        let loads = self.loads(target, |readings| readings.iter().rev().nth(1));
+        let means = self.loads(target, |readings| readings.front());
+        let is_scaled = |service: &String| scales.iter().any(|scale| scale.service == *service);
+        self.histories.retain(|service, _| is_scaled(service));
+        self.memories.retain(|service, _| is_scaled(service));
+        let by_instance = samples.iter().map(|sample| (&sample.instance, sample)).collect();
         let mut decisions = Vec::new();
         for scale in scales {
             let now = replicas.get(&scale.service).copied().unwrap_or(scale.min);
             let now = now.clamp(scale.min, scale.max);
             let history = self.histories.entry(scale.service.clone()).or_default();
+            let memory = self.memories.entry(scale.service.clone()).or_default();
             let load = loads.get(&scale.service).copied();
+            let others = others_on_path(target, &scale.service);
+            if let Some(load) = load {
+                history.update(scale, now, load, now_ms);
+            }
+            let moment = Moment {
+                now_ms,
+                count: now,
+                load,
+                is_high: load.is_some() && history.high_since_ms.is_some(),
+                is_cooling: history.is_cooling(scale, now_ms),
+                is_changing,
+                counters: Counters::take(target, &scale.service, now_ms, &by_instance),
+                target,
+                surroundings: surroundings(target, &scale.service, &others),
+            };
+            memory.observe(scale, &moment);
             let (to, reason) = match load {
                 None => (now, "no load has been measured yet".to_owned()),
                 Some(load) => {
-                    history.update(scale, now, load, now_ms);
-                    let others = others_on_path(target, &scale.service);
-                    history.decide(scale, now, load, now_ms, &busiest(&others, &loads))
+                    history.decide(scale, now, load, now_ms, &busiest(&others, &means), memory)
                 }
             };
             let (to, reason) = match is_changing && to != now {
@@ -106,6 +141,10 @@ impl Scaler {
             };
             if to != now {
                 *history = History { last_change_ms: Some(now_ms), ..History::default() };
+                match to > now {
+                    true => memory.add(&scale.service, moment, to),
+                    false => *memory = Memory::default(),
+                }
             }
             let service = scale.service.clone();
             decisions.push(ScaleDecision { service, from: now, to, load, reason });
@@ -113,35 +152,52 @@ impl Scaler {
         decisions
     }
 
-    /// Returns the load of each service: the mean over its instances.
-    fn loads(
+    /// Keeps the readings of a window of time before now, and at least one before the newest.
+    fn take_readings(
         &mut self,
         target: &Target,
         now_ms: u64,
         samples: &[LoadSample],
+        window_ms: u64,
+    ) {
+        let mut all = BTreeMap::new();
+        for sample in samples.iter().filter(|known| target.instance(&known.instance).is_some()) {
+            let reading = CpuReading { at_ms: now_ms, cpu_s: sample.cpu_s };
+            let mut readings = self.readings.remove(&sample.instance).unwrap_or_default();
+            // After a restart the processor time begins again.
+            readings.retain(|old| old.cpu_s <= reading.cpu_s && old.at_ms < now_ms);
+            readings.push_back(reading);
+            let is_old = |second: &CpuReading| second.at_ms + window_ms <= now_ms;
+            while readings.len() > READINGS_MAX
+                || readings.len() > 2 && readings.get(1).is_some_and(is_old)
+            {
+                readings.pop_front();
+            }
+            all.insert(sample.instance.clone(), readings);
+        }
+        self.readings = all;
+    }
+
+    /// Returns the load of each service since an earlier reading: the mean over its instances.
+    fn loads(
+        &self,
+        target: &Target,
+        earlier: impl Fn(&VecDeque<CpuReading>) -> Option<&CpuReading>,
     ) -> BTreeMap<String, f64> {
         let mut loads: BTreeMap<String, (f64, u32, bool)> = BTreeMap::new();
-        let mut readings = BTreeMap::new();
         for instance in &target.instances {
             let sum = loads.entry(instance.service.clone()).or_default();
             sum.1 += 1;
-            let Some(sample) = samples.iter().find(|sample| sample.instance == instance.id) else {
+            let Some(readings) = self.readings.get(&instance.id) else { continue };
+            let (Some(before), Some(now)) = (earlier(readings), readings.back()) else { continue };
+            if before.at_ms == now.at_ms {
                 continue;
-            };
-            let reading = CpuReading { at_ms: now_ms, cpu_s: sample.cpu_s };
-            let before = self.readings.get(&instance.id);
-            readings.insert(instance.id.clone(), reading);
-            // After a restart the processor time begins again.
-            let before = before
-                .filter(|before| before.cpu_s <= reading.cpu_s && before.at_ms < reading.at_ms);
-            if let Some(before) = before {
-                let seconds = (reading.at_ms - before.at_ms) as f64 / 1e3;
-                let quota = instance.quota_cores.unwrap_or(1.0).max(0.01);
-                sum.0 += (reading.cpu_s - before.cpu_s) / seconds / quota;
-                sum.2 = true;
             }
+            let seconds = (now.at_ms - before.at_ms) as f64 / 1e3;
+            let quota = instance.quota_cores.unwrap_or(1.0).max(0.01);
+            sum.0 += (now.cpu_s - before.cpu_s) / seconds / quota;
+            sum.2 = true;
         }
-        self.readings = readings;
         let known = loads.into_iter().filter(|(_, (_, _, is_known))| *is_known);
         known.map(|(service, (sum, count, _))| (service, sum / f64::from(count))).collect()
     }
@@ -156,6 +212,11 @@ impl History {
         self.low_since_ms = low.then(|| self.low_since_ms.unwrap_or(now_ms));
     }
 
+    fn is_cooling(&self, scale: &Scale, now_ms: u64) -> bool {
+        let is_recent = |last| now_ms.saturating_sub(last) < scale.cool_down_ms;
+        self.last_change_ms.is_some_and(is_recent)
+    }
+
     /// Returns the wanted number of instances, and why.
     fn decide(
         &self,
@@ -164,16 +225,18 @@ impl History {
         load: f64,
         now_ms: u64,
         busiest: &Option<(String, f64)>,
+        memory: &Memory,
     ) -> (u32, String) {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
-        let held = |since: Option<u64>| since.is_some_and(|since| now_ms - since >= scale.hold_ms);
-        let is_cooling = self.last_change_ms.is_some_and(|last| now_ms - last < scale.cool_down_ms);
+        let held = |since: Option<u64>| {
+            since.is_some_and(|since| now_ms.saturating_sub(since) >= scale.hold_ms)
+        };
         let state = format!("load {} of {} instances", percent(load), now);
         if self.high_since_ms.is_none() && self.low_since_ms.is_none() {
             let limit = if now == scale.max { ", the most allowed" } else { "" };
             return (now, format!("{state}{limit}; {} is wanted", percent(scale.target)));
         }
-        if is_cooling {
+        if self.is_cooling(scale, now_ms) {
             return (now, format!("{state}; waits after the last change (cool)"));
         }
         if held(self.low_since_ms) {
@@ -202,8 +265,12 @@ impl History {
         }
         let wish = (f64::from(now) * load / scale.target).ceil() as u32;
         // At most twice as many at once: what was measured says little about more.
-        let to = wish.clamp(now + 1, now * 2).min(scale.max);
-        (to, format!("{state}, above {}", percent(scale.target)))
+        let wish = wish.clamp(now + 1, now * 2).min(scale.max);
+        match memory.verdict(scale, now, wish) {
+            Verdict::Allow(to) => (to, format!("{state}, above {}", percent(scale.target))),
+            Verdict::Measure => (now, format!("{state}; measures what the last addition gained")),
+            Verdict::Refuse(reason) => (now, format!("{state}, but {reason}")),
+        }
     }
 }
 

@@ -8,11 +8,13 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// One process or container of a network. While a service moves, its name exists on two hosts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct InstanceId {
-    /// `SERVICE~N`, where N counts the instances of the service from 1.
+    /// `SERVICE~N`, where N counts the instances of the service from 1; with a revision, or with an
+    /// image that the document names for the host, it is `SERVICE~N-REVISION`.
     pub name: String,
     /// Name of the host it runs on.
     pub host: String,
@@ -37,6 +39,8 @@ pub struct Target {
     pub links: Vec<Link>,
     /// How packets are handled while the network changes.
     pub order: InsertionOrder,
+    /// Whether each instance has an address of its own: then several may listen at the same port.
+    pub has_addresses: bool,
 }
 
 /// A host of the target.
@@ -91,7 +95,8 @@ pub enum Origin {
 /// A link between two instances.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// Id: a digest of transport, address and both instances; the faces' names end in it.
+    /// Id: a digest of transport, address and both instances; the faces' names end in it. Where
+    /// instances have addresses of their own, the listening face has a digest without the address.
     pub id: String,
     /// Transport.
     pub kind: LinkKind,
@@ -127,6 +132,44 @@ pub struct Decisions {
     pub anchors: BTreeMap<String, String>,
     /// Certificates (base64) that chains may need, for all verifiers.
     pub certificates: Vec<String>,
+    /// Anchors (base64) beside those of the document.
+    pub added_anchors: Vec<String>,
+    /// Rules beside those of the document.
+    pub added_rules: Vec<SigningRule>,
+    /// Routes that persons have set. One at an element or face that is gone has no effect.
+    pub routes: Vec<AddedRoute>,
+    /// What instances are made of, such as a digest of their image: lower-case letters and digits.
+    /// With another revision all instances are others, so a plan replaces them. May be empty.
+    pub revision: String,
+    /// Addresses of instances, if each has one of its own: links between hosts use these, not the
+    /// addresses of hosts. One that is not known yet is [`ADDRESS_UNKNOWN`].
+    pub addresses: Option<Vec<(InstanceId, IpAddr)>>,
+}
+
+/// Stands for the address of an instance that is not known yet. Nothing answers there: it is part
+/// of the range for documentation.
+pub const ADDRESS_UNKNOWN: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+/// A rule: keys of these names may sign, and register, these names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SigningRule {
+    /// Pattern of names.
+    pub names: String,
+    /// Pattern of the names of keys.
+    pub keys: String,
+}
+
+/// A route that leads out of the network by a face of the document.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct AddedRoute {
+    /// Prefix, as a URI.
+    pub prefix: String,
+    /// Element that routes by name.
+    pub element: String,
+    /// Face of the document, in the same service.
+    pub face: String,
+    /// Cost beyond the face.
+    pub cost: u64,
 }
 
 /// A change of the graph against an attack. Elements that it adds are named `defence-…`.
@@ -193,6 +236,19 @@ pub fn digest(texts: &[&str]) -> String {
         hash.update(text.as_bytes());
     }
     hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl InstanceId {
+    /// Returns the service that the name says it is an instance of; empty if it says none.
+    pub fn service(&self) -> &str {
+        self.name.rsplit_once('~').map_or("", |(service, _)| service)
+    }
+
+    /// Returns the revision of the instance; empty if it has none.
+    pub fn revision(&self) -> &str {
+        let number = self.name.rsplit_once('~').map_or("", |(_, number)| number);
+        number.split_once('-').map_or("", |(_, revision)| revision)
+    }
 }
 
 impl Target {

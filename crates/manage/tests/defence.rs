@@ -1,7 +1,7 @@
 //! The defence against a store in virtual time: Zipf load whose popularity shifts, attacks, pauses.
 
 use nw_manage::Document;
-use nw_manage::defence::{DefenceEvent, DefenceState, Defences, ElementSample};
+use nw_manage::defence::{DefenceEvent, DefenceState, Defences, ElementSample, Erasure};
 use nw_manage::target::Countermeasure;
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,6 +18,11 @@ fn document() -> Document {
         "trust { anchor \"site.cert\" }\ndefend poisoning watch=cs\ndefend flooding watch=pd rate=50\n",
     );
     Document::read("chain", "chain", &text).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// Erasure of a prefix from all content stores.
+fn everywhere(prefix: &str) -> Erasure {
+    Erasure { prefix: prefix.to_owned(), element: None }
 }
 
 /// A small generator of random numbers, so that runs repeat.
@@ -229,7 +234,7 @@ fn attack_found_within_two_periods_and_again_after_quiet() {
                 .find(|(at, event)| *at > start && event.to == DefenceState::Confirmed);
             let (at, event) = confirmed.expect("proof");
             assert!(*at <= verifying + 2_000, "{} ms later", at - verifying);
-            assert_eq!(event.erase, ["/site/film"]);
+            assert_eq!(event.erase, [everywhere("/site/film")]);
             assert!(event.reason.contains("rejected"), "{}", event.reason);
             // Verified for five seconds: the ratio of consumers is back.
             network.seconds(1, 200, 400);
@@ -306,10 +311,14 @@ fn verifier_moves_towards_the_origin() {
     step(&mut defences, 0.3, None);
     step(&mut defences, 0.3, None);
     assert_eq!(places(&defences), ["cs"]);
-    step(&mut defences, 0.3, Some("cs"));
+    let events = step(&mut defences, 0.3, Some("cs"));
+    assert_eq!(events[0].erase, [everywhere("/site/a")]);
     assert_eq!(places(&defences), ["cs", "br"], "confirmed: the next place is tried as well");
-    step(&mut defences, 0.9, Some("br"));
+    let events = step(&mut defences, 0.9, Some("br"));
     assert_eq!(places(&defences), ["br", "nr"]);
+    // What came by the next place before it was verified there: a store may hold it.
+    let passed = Erasure { element: Some("br".to_owned()), ..everywhere("/site/a") };
+    assert_eq!(events[0].erase, [passed]);
     // Nothing is rejected at the name router: fake Data enter between the two.
     step(&mut defences, 0.9, Some("br"));
     step(&mut defences, 0.9, Some("br"));
@@ -368,4 +377,92 @@ fn flood_limited_and_failed_producer_not() {
     assert_eq!(defences.countermeasures().len(), 1);
     step(&mut defences, 1_000, 990);
     assert_eq!(defences.countermeasures(), []);
+}
+
+/// Names that are rejected again and again are filtered for a while; a name that has valid Data as
+/// well never is.
+#[test]
+fn repeated_names_filtered_for_a_while_and_contested_ones_never() {
+    let (document, mut defences, mut total) = (document(), Defences::default(), [0; 2]);
+    let mut now_ms = 0;
+    let mut step = |defences: &mut Defences, ratio, names: &[&str]| {
+        now_ms += 2_000;
+        let mut samples = samples(&mut total, ratio, None);
+        samples[0].failures = names.iter().map(|name| (*name).to_owned()).collect();
+        samples[0].contested = names
+            .iter()
+            .filter(|name| **name == "/site/good")
+            .map(|name| (*name).to_owned())
+            .collect();
+        defences.observe(&document, now_ms, &samples)
+    };
+    let filtered = |defences: &Defences| {
+        defences.countermeasures().into_iter().find_map(|made| match made {
+            Countermeasure::Filter { names, .. } => Some(names),
+            _ => None,
+        })
+    };
+    (0..20).for_each(|_| drop(step(&mut defences, 0.9, &[])));
+    (0..2).for_each(|_| drop(step(&mut defences, 0.3, &[])));
+    let events = step(&mut defences, 0.3, &["/site/fake", "/site/good", "/site/once"]);
+    assert_eq!(events[0].erase, [everywhere("/site")]);
+    assert_eq!(filtered(&defences), None, "rejected once");
+    let events = step(&mut defences, 0.3, &["/site/fake", "/site/good", "/other/x"]);
+    let erased: Vec<_> = events.iter().flat_map(|event| &event.erase).collect();
+    assert_eq!(erased, [&everywhere("/other")], "what is new is erased, once");
+    assert_eq!(filtered(&defences), Some(vec!["/site/fake".to_owned()]));
+    let verify = |made: &Countermeasure| matches!(made, Countermeasure::Verify { .. });
+    assert!(!verify(&defences.countermeasures()[0]), "the filter spares the verifier work");
+    (0..11).for_each(|_| drop(step(&mut defences, 0.9, &["/site/other"])));
+    assert_eq!(filtered(&defences), Some(vec!["/site/other".to_owned()]), "the time is over");
+}
+
+/// A manager that is killed during an attack goes on where it was; a document that watches
+/// something else begins anew.
+#[test]
+fn exported_states_restored_by_the_next_process() {
+    let mut network = Network::new(5);
+    network.seconds(600, 200, 0);
+    network.seconds(10, 200, 400);
+    assert!(network.is_verified());
+    let text = network.defences.export();
+    let mut next = Defences::default();
+    next.restore(&network.document, &text);
+    assert_eq!(next.countermeasures(), network.defences.countermeasures());
+    assert_eq!(next.status(&network.document), network.defences.status(&network.document));
+    network.defences = next;
+    network.seconds(30, 200, 400);
+    assert!(network.is_verified(), "the attack goes on");
+    network.seconds(60, 200, 0);
+    assert!(!network.is_verified());
+    let mut other = document();
+    other.file.network.defences[0].watch[0].0 = "other".to_owned();
+    let mut next = Defences::default();
+    next.restore(&other, &text);
+    assert_eq!(next.countermeasures(), []);
+    next.restore(&network.document, "not JSON");
+    assert_eq!(next.countermeasures(), []);
+}
+
+/// Without a certificate good Data can't be told from fakes: the verifier goes at once, and nothing
+/// is confirmed.
+#[test]
+fn verifier_without_certificates_taken_out_at_once() {
+    let (document, mut defences, mut total) = (document(), Defences::default(), [0; 2]);
+    let mut now_ms = 0;
+    let mut step = |defences: &mut Defences, ratio, missing: u64| {
+        now_ms += 2_000;
+        let mut samples = samples(&mut total, ratio, None);
+        samples[0].unverifiable = missing;
+        defences.observe(&document, now_ms, &samples)
+    };
+    (0..20).for_each(|_| drop(step(&mut defences, 0.9, 0)));
+    (0..2).for_each(|_| drop(step(&mut defences, 0.3, 0)));
+    assert_eq!(places(&defences), ["cs"]);
+    let events = step(&mut defences, 0.3, 20);
+    assert_eq!(places(&defences), Vec::<String>::new());
+    assert!(events[0].reason.contains("20 Data could not be verified"), "{}", events[0].reason);
+    assert!(events[0].erase.is_empty());
+    (0..5).for_each(|_| drop(step(&mut defences, 0.3, 0)));
+    assert_eq!(places(&defences), Vec::<String>::new(), "it does not come back at once");
 }

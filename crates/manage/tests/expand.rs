@@ -4,7 +4,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use nw_graph_language::GraphFile;
-use nw_manage::target::{Countermeasure, Decisions, Origin, Registration};
+use nw_manage::target::{
+    AddedRoute, Countermeasure, Decisions, Link, Origin, Registration, SigningRule,
+};
 use nw_manage::{Document, InstanceId, Target, expand};
 use nw_name::Name;
 use nw_trust::certificate::self_signed;
@@ -127,6 +129,71 @@ fn registration_reaches_all_name_routers() {
     assert!(!graph_of(&target, "nr2~1").contains("/new"));
 }
 
+#[test]
+fn route_of_a_person_is_added_where_it_fits_and_reaches_all_name_routers() {
+    let route = |element: &str, face: &str, prefix: &str| AddedRoute {
+        prefix: prefix.to_owned(),
+        element: element.to_owned(),
+        face: face.to_owned(),
+        cost: 7,
+    };
+    let routes = vec![
+        route("nr2", "experiments", "/hand"),
+        route("nr2", "experiments", "/campus/experiments"),
+        route("nr2", "archive", "/elsewhere"),
+        route("gone", "experiments", "/gone"),
+    ];
+    let decisions = Decisions { routes, ..Decisions::default() };
+    let target = expanded(&example("campus"), &decisions);
+    let nr2 = graph_of(&target, "nr2~1");
+    assert!(nr2.contains("\"/hand experiments_"), "{nr2}");
+    assert!(graph_of(&target, "nr1~1").contains("\"/hand library_core_"));
+    assert!(graph_of(&target, "core~1").contains("\"/hand core_laboratory_"));
+    // A face of another service, and an element that is gone, have no effect.
+    assert!(!nr2.contains("/elsewhere") && !nr2.contains("/gone"), "{nr2}");
+    // The document's route stays, once.
+    let count = nr2.matches("/campus/experiments experiments_").count();
+    assert_eq!(count, 1, "{nr2}");
+}
+
+#[test]
+fn keys_and_rules_reach_verifiers_and_registration_ports() {
+    let (document, decisions) = defended();
+    let text =
+        document.text.replace("nr = name_router", "nr = name_router(commands = [\"localhop\"])");
+    let document = Document::read("chain", "chain", &text).expect("a good document");
+    let (anchor, chain) = (certificate("/a"), certificate("/b"));
+    let added = Decisions {
+        added_anchors: vec![anchor.clone()],
+        certificates: vec![chain.clone()],
+        added_rules: vec![SigningRule {
+            names: "/a/<..>".to_owned(),
+            keys: "/k/KEY/<_>".to_owned(),
+        }],
+        countermeasures: vec![verify("cs", false)],
+        ..decisions
+    };
+    let target = expanded(&document, &added);
+    let (nr, front) = (graph_of(&target, "nr~1"), graph_of(&target, "front~1"));
+    for (graph, prefix) in [(nr, "command_"), (front, "")] {
+        let rules = "[\"/site/<..> by /site/KEY/<..>\", \"/a/<..> by /k/KEY/<_>\"]";
+        assert!(graph.contains(&format!("{prefix}rules = {rules}")), "{graph}");
+        assert!(graph.contains(&format!("{prefix}certificates = [\"{chain}\"]")), "{graph}");
+        assert!(graph.contains(&format!("\"{anchor}\"]")), "{graph}");
+    }
+    // A name router that takes no commands gets nothing.
+    let quiet = expanded(&defended().0, &Decisions { countermeasures: Vec::new(), ..added });
+    assert!(!graph_of(&quiet, "nr~1").contains("command_"));
+}
+
+/// Returns a new certificate in base64.
+fn certificate(identity: &str) -> String {
+    let identity: Name = identity.parse().expect("a name");
+    let key = Key::generate(KeyKind::Ed25519, identity.as_ref()).expect("a key");
+    let validity = Validity { not_before_s: 0, not_after_s: 4_000_000_000 };
+    STANDARD.encode(self_signed(&key, 1, validity).expect("a certificate"))
+}
+
 /// The chain with a trust anchor.
 fn defended() -> (Document, Decisions) {
     let mut text = file("examples/networks/chain.graph");
@@ -135,10 +202,7 @@ fn defended() -> (Document, Decisions) {
     );
     let document =
         Document::read("chain", "chain", &text).unwrap_or_else(|problems| panic!("{problems}"));
-    let identity: Name = "/site".parse().expect("a name");
-    let key = Key::generate(KeyKind::Ed25519, identity.as_ref()).expect("a key");
-    let validity = Validity { not_before_s: 0, not_after_s: 4_000_000_000 };
-    let certificate = STANDARD.encode(self_signed(&key, 1, validity).expect("a certificate"));
+    let certificate = certificate("/site");
     let anchors = [("site.cert".to_owned(), certificate)].into();
     (document, Decisions { anchors, ..Decisions::default() })
 }
@@ -216,4 +280,42 @@ fn long_folder_refused_with_advice() {
     let error = expand(&example("chain"), &Decisions::default(), Path::new(&folder));
     let error = error.expect_err("too long").to_string();
     assert!(error.contains("use a folder with a shorter path"), "{error}");
+}
+
+#[test]
+fn links_between_hosts_use_addresses_of_instances_where_these_have_some() {
+    let document = example("campus");
+    let with = |addresses| expanded(&document, &Decisions { addresses, ..Decisions::default() });
+    let between = |target: &Target| {
+        let links =
+            target.links.iter().filter(|link| link.from.instance.host != link.to.instance.host);
+        links.cloned().collect::<Vec<_>>()
+    };
+    let of_hosts = between(&with(None));
+    assert!(of_hosts.iter().all(|link| link.from.uri.starts_with("tcp4://127.0.0.1:")));
+    let unknown = between(&with(Some(Vec::new())));
+    assert_eq!(unknown.len(), of_hosts.len());
+    assert!(unknown.iter().all(|link| link.from.uri.starts_with("tcp4://192.0.2.1:")));
+    assert!(unknown.iter().all(|link| link.to.uri.starts_with("tcp4://0.0.0.0:")));
+    let listening = unknown[0].to.instance.clone();
+    let known = between(&with(Some(vec![(listening.clone(), [10, 0, 0, 7].into())])));
+    let mut changed = 0;
+    for before in &unknown {
+        let is_it = |link: &&Link| {
+            link.from.instance == before.from.instance
+                && link.to.instance == before.to.instance
+                && link.to.face == before.to.face
+        };
+        let after = known.iter().find(is_it).expect("the listening face keeps its name");
+        assert_eq!(after.to, before.to);
+        if before.to.instance == listening {
+            let port = before.from.uri.rsplit(':').next().unwrap();
+            assert_eq!(after.from.uri, format!("tcp4://10.0.0.7:{port}"));
+            assert_ne!(after.from.face, before.from.face);
+            changed += 1;
+        } else {
+            assert_eq!(after, before);
+        }
+    }
+    assert!(changed > 0);
 }

@@ -81,6 +81,7 @@ struct Wish {
     text: String,
     replicas: Vec<(String, u32)>,
     registered: bool,
+    revision: &'static str,
 }
 
 thread_local! {
@@ -103,6 +104,7 @@ impl Wish {
         let document = read("net", &self.text);
         let mut decisions =
             Decisions { replicas: self.replicas.iter().cloned().collect(), ..Decisions::default() };
+        self.revision.clone_into(&mut decisions.revision);
         if self.registered {
             decisions.registrations.push(Registration {
                 instance: InstanceId { name: "nr2~1".to_owned(), host: "laboratory".to_owned() },
@@ -118,10 +120,13 @@ impl Wish {
 fn chain_wish() -> impl Strategy<Value = Wish> {
     let scaled = prop_oneof![Just("br"), Just("cs"), Just("nr")];
     let order = prop_oneof![Just("make-before-break"), Just("buffer")];
-    (0u8..3, order, scaled, 1u32..4).prop_map(|(filter, order, scaled, count)| Wish {
+    let revision = prop_oneof![3 => Just(""), 1 => Just("a1")];
+    let parts = (0u8..3, order, scaled, 1u32..4, revision);
+    parts.prop_map(|(filter, order, scaled, count, revision)| Wish {
         text: chain(filter, order, scaled),
         replicas: vec![(scaled.to_owned(), count)],
         registered: false,
+        revision,
     })
 }
 
@@ -131,7 +136,8 @@ fn campus_wish() -> impl Strategy<Value = Wish> {
         if by_core {
             text = text.replace("route / at fib.uplink cost=10", "route / at nr1.archive");
         }
-        Wish { text, replicas: vec![("br1".to_owned(), one), ("br2".to_owned(), two)], registered }
+        let replicas = vec![("br1".to_owned(), one), ("br2".to_owned(), two)];
+        Wish { text, replicas, registered, revision: "" }
     })
 }
 
@@ -206,7 +212,12 @@ proptest! {
 
 #[test]
 fn target_reached_from_nothing_and_plan_of_target_empty() {
-    let wish = Wish { text: campus(), replicas: vec![("br1".to_owned(), 3)], registered: true };
+    let wish = Wish {
+        text: campus(),
+        replicas: vec![("br1".to_owned(), 3)],
+        registered: true,
+        revision: "",
+    };
     let target = wish.target();
     let mut world = World::default();
     let made = plan(&target, &world.observe());
@@ -218,7 +229,8 @@ fn target_reached_from_nothing_and_plan_of_target_empty() {
 
 #[test]
 fn dead_instance_started_again_and_nothing_else_done() {
-    let target = Wish { text: campus(), replicas: vec![], registered: false }.target();
+    let target =
+        Wish { text: campus(), replicas: vec![], registered: false, revision: "" }.target();
     let mut world = World::of(&target);
     let dead = target.instances[2].id.clone();
     world.instances.remove(&dead);
@@ -231,7 +243,8 @@ fn dead_instance_started_again_and_nothing_else_done() {
 
 #[test]
 fn link_that_is_down_needs_no_plan() {
-    let target = Wish { text: campus(), replicas: vec![], registered: false }.target();
+    let target =
+        Wish { text: campus(), replicas: vec![], registered: false, revision: "" }.target();
     let mut observed = World::of(&target).observe();
     let faces = observed.instances.iter_mut().flat_map(|seen| &mut seen.faces);
     faces.for_each(|face| face.is_up = false);
@@ -240,8 +253,14 @@ fn link_that_is_down_needs_no_plan() {
 
 #[test]
 fn plan_id_changes_with_the_world_and_with_the_target() {
-    let target = Wish { text: campus(), replicas: vec![], registered: false }.target();
-    let other = Wish { text: campus(), replicas: vec![("br1".to_owned(), 2)], registered: false };
+    let target =
+        Wish { text: campus(), replicas: vec![], registered: false, revision: "" }.target();
+    let other = Wish {
+        text: campus(),
+        replicas: vec![("br1".to_owned(), 2)],
+        registered: false,
+        revision: "",
+    };
     let mut world = World::of(&target);
     let id = plan(&target, &world.observe()).id;
     assert_eq!(id, plan(&target, &world.observe()).id);
@@ -252,8 +271,10 @@ fn plan_id_changes_with_the_world_and_with_the_target() {
 
 #[test]
 fn drop_order_replaces_graphs_at_once() {
-    let from = Wish { text: chain(0, "drop", "br"), replicas: vec![], registered: false };
-    let to = Wish { text: chain(1, "drop", "br"), replicas: vec![], registered: false };
+    let from =
+        Wish { text: chain(0, "drop", "br"), replicas: vec![], registered: false, revision: "" };
+    let to =
+        Wish { text: chain(1, "drop", "br"), replicas: vec![], registered: false, revision: "" };
     let mut world = World::of(&from.target());
     let made = plan(&to.target(), &world.observe());
     let phases: Vec<Phase> = made.waves.iter().map(|wave| wave.phase).collect();
@@ -266,6 +287,7 @@ fn drop_order_replaces_graphs_at_once() {
 #[test]
 fn graphs_on_the_way_pass_the_checker() {
     let wish = |filter, scaled: &str, count| Wish {
+        revision: "",
         text: chain(filter, "make-before-break", scaled),
         replicas: vec![(scaled.to_owned(), count)],
         registered: false,
@@ -285,4 +307,119 @@ fn graphs_on_the_way_pass_the_checker() {
         }
     }
     assert!(checked > 20, "{checked}");
+}
+
+#[test]
+fn another_revision_starts_all_beside_the_old_ones_which_drain_from_the_consumers_on() {
+    let wish = |revision| Wish {
+        text: chain(0, "make-before-break", "br"),
+        replicas: vec![("br".to_owned(), 2)],
+        registered: false,
+        revision,
+    };
+    let (before, after) = (wish("").target(), wish("a1").target());
+    let ids = |target: &Target| {
+        target.instances.iter().map(|found| found.id.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&before), ["br~1", "br~2", "cs~1", "nr~1", "pd~1"]);
+    assert_eq!(ids(&after)[0], "br~1-a1");
+    assert!(before.links.iter().all(|link| after.links.iter().all(|new| new.id != link.id)));
+    let made = plan(&after, &World::of(&before).observe());
+    let started = made.steps().filter(|step| matches!(step.action, Action::Start { .. })).count();
+    assert_eq!(started, before.instances.len());
+    let drains = made.waves.iter().filter(|wave| wave.phase == Phase::Drain);
+    let drained: Vec<Vec<&str>> = drains
+        .map(|wave| {
+            let drain = |step: &nw_manage::plan::Step| matches!(step.action, Action::Drain { .. });
+            let steps = wave.steps.iter().filter(|step| drain(step));
+            steps
+                .map(|step| match &step.action {
+                    Action::Drain { instance } => {
+                        before.instance(instance).unwrap().service.as_str()
+                    }
+                    _ => "",
+                })
+                .collect()
+        })
+        .filter(|names: &Vec<&str>| !names.is_empty())
+        .collect();
+    assert_eq!(drained, [vec!["pd"], vec!["cs"], vec!["br", "br"], vec!["nr"]]);
+}
+
+fn image_wish(image: &str) -> Wish {
+    let chain = chain(0, "make-before-break", "br");
+    Wish {
+        text: format!("host here = docker{image}\n{chain}"),
+        replicas: vec![("br".to_owned(), 2)],
+        registered: false,
+        revision: "",
+    }
+}
+
+/// Wherever the manager ends while images change, and whatever calls fail, the next plans lead to
+/// the target.
+#[test]
+fn another_image_with_faults_ends_in_the_target_and_loses_nothing() {
+    let [before, after] = [" image=namewire:1", ""].map(|image| image_wish(image).target());
+    let faults = [Fault::None, Fault::Delays, Fault::None, Fault::Fails, Fault::Repeats];
+    for end in 0..24 {
+        let mut world = World::of(&before);
+        (0..3).for_each(|_| world.pass_time());
+        let mut end = Some(end);
+        for _ in 0..40 {
+            let made = plan(&after, &world.observe());
+            let mut fault = |call: usize| faults[call % faults.len()];
+            world.carry_out(&made, &mut fault, end.take(), &mut |_, _| {});
+        }
+        assert!(plan(&after, &world.observe()).is_empty(), "interrupted at {end:?}");
+        assert_eq!((world.lost, world.instances.len()), (0, after.instances.len()));
+    }
+}
+
+/// Another image of a host: what listens outside of the network follows the old container, all
+/// others start beside those that run.
+#[test]
+fn another_image_of_a_host_replaces_its_containers_and_loses_nothing() {
+    let (before, after) =
+        (image_wish(" image=namewire:1").target(), image_wish(" image=namewire:2").target());
+    assert_eq!(before, image_wish(" image=namewire:1").expand(), "names follow from the document");
+    let names = |target: &Target| -> BTreeSet<String> {
+        target.instances.iter().map(|found| found.id.name.clone()).collect()
+    };
+    assert!(names(&before).is_disjoint(&names(&after)), "{:?}", names(&after));
+    assert!(
+        names(&image_wish("").target()).contains("br~1"),
+        "without an image: the service's own name"
+    );
+    let mut world = World::of(&before);
+    for _ in 0..3 {
+        world.pass_time();
+    }
+    let reachable = world.reachable(PREFIXES);
+    let mut log: Vec<String> = Vec::new();
+    let mut plans = 0;
+    loop {
+        let made = plan(&after, &world.observe());
+        if made.is_empty() {
+            break;
+        }
+        plans += 1;
+        assert!(plans < 6, "{log:#?}");
+        world.carry_out(&made, &mut |_| Fault::None, None, &mut |_, step| match &step.action {
+            Action::Start { instance, .. } => log.push(format!("start {}", instance.service())),
+            Action::Stop { instance } => log.push(format!("stop {}", instance.service())),
+            _ => {}
+        });
+    }
+    let at = |text: &str| log.iter().position(|line| line == text).unwrap_or(usize::MAX);
+    // Consumers connect to `pd`: its container ends before the new one starts.
+    assert!(at("stop pd") < at("start pd"), "{log:#?}");
+    for service in ["br", "cs", "nr"] {
+        assert!(at(&format!("start {service}")) < at("stop pd"), "{log:#?}");
+        assert!(at("start pd") < at(&format!("stop {service}")), "{log:#?}");
+    }
+    let running: BTreeSet<String> = world.instances.keys().map(|id| id.name.clone()).collect();
+    assert_eq!(running, names(&after));
+    assert_eq!(world.reachable(PREFIXES), reachable);
+    assert_eq!(world.lost, 0);
 }

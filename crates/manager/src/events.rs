@@ -71,6 +71,11 @@ impl EventLog {
         self.samples.send_modify(|count| *count += 1);
     }
 
+    /// Returns the number of the newest event.
+    pub fn newest(&self) -> u64 {
+        *self.newest.borrow()
+    }
+
     /// Returns the id of the newest event.
     pub fn newest_id(&self) -> String {
         format!("{}-{}", self.start_ms, *self.newest.borrow())

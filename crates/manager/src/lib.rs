@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
 
+mod access;
+mod drawing;
 pub mod engine;
 mod events;
 mod map;
@@ -22,6 +24,6 @@ mod world;
 
 pub use remote_hosts::RemoteHosts;
 pub use run::{
-    Author, CONTROL_SOCKET, CommandError, DOCUMENT_BYTES_MAX, FirstDocument, Handle, Manager,
-    Options, StartError,
+    AUTHORITY_FOLDER, Author, CONTROL_SOCKET, CommandError, DOCUMENT_BYTES_MAX, FirstDocument,
+    Handle, Manager, Options, StartError,
 };

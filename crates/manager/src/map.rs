@@ -249,7 +249,7 @@ impl MapInput<'_> {
 
     fn face(&self, end: &LinkEnd) -> Vec<&ServiceLink> {
         let seen = self.seen.instances.get(&end.instance);
-        let links = seen.map_or(&[][..], |seen| &seen.links);
+        let links = seen.map_or(&[][..], |seen| seen.links.as_slice());
         links.iter().filter(|link| link.name == end.face).collect()
     }
 

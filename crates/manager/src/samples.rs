@@ -3,7 +3,7 @@
 use crate::world::{Seen, SeenInstance};
 use nw_api::service::ServiceElement;
 use nw_manage::Document;
-use nw_manage::defence::ElementSample;
+use nw_manage::defence::{ElementSample, is_certificate_missing};
 
 /// Returns a sample for each element of the document that runs. `before` is the sample before: only
 /// failures since then are reported.
@@ -44,7 +44,7 @@ fn add_element(
         sample.answered += value("hits");
         return;
     }
-    for link in &instance.links {
+    for link in instance.links.iter() {
         let Some(face) = listeners.iter().find(|face| is_face(&link.name, face)) else { continue };
         let (interests, answered) = (link.received[0], link.sent[1]);
         sample.interests += interests;
@@ -61,7 +61,15 @@ fn add_verifier(sample: &mut ElementSample, element: &ServiceElement, elapsed_ms
     let value = |name: &str| element.values.get(name).copied().unwrap_or(0);
     sample.verified += value("valid") + value("invalid");
     let new = element.failures.iter().filter(|failure| failure.age_ms < elapsed_ms);
-    sample.failures.extend(new.map(|failure| failure.name.clone()));
+    for failure in new {
+        // Without its certificate nothing is known of it: that is no proof of an attack.
+        match is_certificate_missing(&failure.reason) {
+            true => sample.unverifiable += 1,
+            false => sample.failures.push(failure.name.clone()),
+        }
+    }
+    let contested = element.failures.iter().filter(|failure| failure.contested);
+    sample.contested.extend(contested.map(|failure| failure.name.clone()));
 }
 
 /// Returns whether a face of an instance is one of the document: its name is followed by a digest
@@ -77,6 +85,7 @@ mod tests {
     use crate::world::instance_id;
     use nw_api::service::{ServiceLink, VerificationFailure};
     use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     const TEXT: &str = "face c listens unix:///tmp/c.sock\nface p = unix:///tmp/p.sock\n\
         cs = content_store\nfib = router(routes = [\"/ p\"])\ndiscard = sink\n\
@@ -99,7 +108,7 @@ mod tests {
 
     fn failure(name: &str, age_ms: u64) -> VerificationFailure {
         let (name, reason) = (name.to_owned(), "wrong".to_owned());
-        VerificationFailure { name, reason, face: 1, link: None, age_ms }
+        VerificationFailure { name, reason, face: 1, link: None, age_ms, contested: age_ms > 1_000 }
     }
 
     #[test]
@@ -108,6 +117,9 @@ mod tests {
         let mut verifier =
             element("defence-verify-cs", "signature_verifier", &[("valid", 3), ("invalid", 2)]);
         verifier.failures = vec![failure("/old", 5_000), failure("/new", 200)];
+        let mut missing = failure("/unknown", 100);
+        missing.reason = "a certificate is missing".to_owned();
+        verifier.failures.push(missing);
         let store = element("cs", "content_store", &[("hits", 10), ("misses", 5)]);
         let link = ServiceLink {
             name: "c_0123456789".to_owned(),
@@ -134,7 +146,7 @@ mod tests {
                 quota: None,
                 address: None,
             };
-            let links = vec![link.clone()];
+            let (links, elements) = (Arc::new(vec![link.clone()]), Arc::new(elements));
             (instance_id(name), SeenInstance { engine, status: None, links, elements, graph: None })
         };
         let sorter = element("sorter", "packet_dispatcher", &[]);
@@ -149,6 +161,7 @@ mod tests {
         let cs = find("cs");
         assert_eq!((cs.interests, cs.answered, cs.verified), (30, 20, 5));
         assert_eq!(cs.failures, ["/new"]);
+        assert_eq!((cs.contested.as_slice(), cs.unverifiable), (&["/old".to_owned()][..], 1));
         let sorter = find("sorter");
         assert_eq!((sorter.interests, sorter.answered), (20, 15));
         assert_eq!(sorter.unsatisfied, [("c".to_owned(), 5)]);

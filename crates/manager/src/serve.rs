@@ -1,24 +1,33 @@
-//! The control socket of the manager: HTTP over a unix socket that only its owner may open.
-//! `/openapi.json` describes it. Handlers call [`Handle`]; what blocks runs in a thread of its own.
+//! The control socket of the manager: HTTP over a unix socket that only its owner may open, and by
+//! TLS with tokens. `/openapi.json` describes it. Handlers call [`Handle`]; what blocks runs in a
+//! thread of its own. `access` decides who may do what.
 
+mod settings;
+mod tap;
+
+use crate::access::{Access, Caller, authorize};
 use crate::events::EventLog;
 use crate::metrics;
-use crate::run::{Author, CommandError, DOCUMENT_BYTES_MAX, Handle};
-use axum::Router;
+use crate::run::{CommandError, DOCUMENT_BYTES_MAX, Handle};
 use axum::body::Bytes;
 use axum::extract::{Json, State};
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
+use axum::{Extension, Router};
 use nw_api::config::{Control, Page};
+use nw_api::draft::{Drawing, DrawingRequest};
 use nw_api::network::{
     AuditEntry, DocumentText, DocumentVersion, GraphPositions, InstanceDetail, InstanceLog,
-    NetworkChange, NetworkEvent, NetworkGraph, NetworkPlan, NetworkRoute, NetworkStatus,
-    PlanRequest, ScaleChange, ServiceScale, StopRequest, UndoRequest, Veto,
+    NetworkChange, NetworkDefence, NetworkEvent, NetworkGraph, NetworkPlan, NetworkRoute,
+    NetworkStatus, PlanRequest, ScaleChange, ServiceScale, StopRequest, UndoRequest, Veto,
 };
+use nw_api::network_access::Role;
 use nw_api::rest::{Health, PageTicket, Problem};
-use nw_rest_api::{ApiError, Body, PageAccess, Query, Segment, ServeError, Server};
+use nw_rest_api::{ApiError, Body, PageAccess, Query, Segment, ServeError, Server, TlsListener};
 use serde::Deserialize;
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
@@ -43,21 +52,46 @@ const RETRY_MS: u64 = 1_000;
 struct Shared {
     handle: Handle,
     streams: Arc<Semaphore>,
+    taps: Arc<Semaphore>,
     page: Option<Arc<PageAccess>>,
 }
 
-/// Serves the manager's control socket, and its page if one is configured, in a thread until the
-/// returned server is dropped.
+/// Most connections by TLS at a time.
+const TLS_CONNECTIONS_MAX: u32 = 64;
+
+/// Reasons why a manager can't serve.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A socket or a thread can't be created.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// TLS can't be configured.
+    #[error(transparent)]
+    Tls(#[from] nw_agent::AgentError),
+}
+
+/// Serves the manager's control socket, its page if one is configured, and TLS at an address if one
+/// is given, in a thread until the returned server is dropped.
 ///
 /// # Errors
-/// The path is in use or too long, or the socket or its thread can't be created.
-pub fn serve(handle: Handle, page: &Page) -> Result<Server, ServeError> {
+/// The path is in use or too long, a file of the authority can't be used, or a socket or the thread
+/// can't be created.
+pub fn serve(handle: Handle, page: &Page, tls: Option<SocketAddr>) -> Result<Server, StartError> {
     let path = handle.control();
+    let tls = match tls {
+        Some(address) => {
+            let config = nw_agent::user_listener(&handle.authority_folder(), address.ip())?;
+            Some(TlsListener { address, config, connections: TLS_CONNECTIONS_MAX })
+        }
+        None => None,
+    };
     let access = nw_rest_api::page_access(page, "network")?;
     let streams = Arc::new(Semaphore::new(STREAMS_MAX));
-    let router = router(Shared { handle, streams, page: access.clone() });
+    let taps = Arc::new(Semaphore::new(tap::TAPS_MAX));
+    let router = router(Shared { handle, streams, taps, page: access.clone() });
     let page = access.map(|access| (page, access));
-    nw_rest_api::serve_paths_and_page(&Control::default(), Some(&path), None, router, page)
+    let control = Control::default();
+    Ok(nw_rest_api::serve_with_tls(&control, (Some(&path), None), router, page, tls)?)
 }
 
 impl From<CommandError> for ApiError {
@@ -66,6 +100,7 @@ impl From<CommandError> for ApiError {
             CommandError::Wrong(_) => 400,
             CommandError::Unknown(_) => 404,
             CommandError::Conflict(_) => 409,
+            CommandError::Forbidden(_) => 403,
             CommandError::System(_) => 500,
         };
         ApiError::new(code, error.to_string())
@@ -84,6 +119,7 @@ impl From<CommandError> for ApiError {
         (name = "plans", description = "Steps from what runs to what is wanted"),
         (name = "map", description = "What runs: instances, links, events"),
         (name = "decisions", description = "Numbers of instances, countermeasures"),
+        (name = "access", description = "Keys, tokens and their rights"),
         (name = "metrics", description = "Monitoring")
     )
 )]
@@ -92,6 +128,7 @@ struct Document;
 fn all_paths() -> OpenApiRouter<Shared> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(paths!(show_network, set_network))
+        .routes(paths!(draw_draft))
         .routes(paths!(make_plan))
         .routes(paths!(show_plan))
         .routes(paths!(hold))
@@ -105,9 +142,19 @@ fn all_paths() -> OpenApiRouter<Shared> {
         .routes(paths!(stream_events))
         .routes(paths!(show_instance))
         .routes(paths!(show_logs))
+        .routes(paths!(tap::tap_instance))
         .routes(paths!(list_scales))
         .routes(paths!(show_scale, set_scale))
-        .routes(paths!(list_routes))
+        .routes(paths!(list_countermeasures))
+        .routes(paths!(remove_countermeasures))
+        .routes(paths!(list_routes, settings::add_route))
+        .routes(paths!(settings::remove_route))
+        .routes(paths!(settings::list_keys, settings::add_key))
+        .routes(paths!(settings::remove_key))
+        .routes(paths!(settings::add_key_rule))
+        .routes(paths!(settings::remove_key_rule))
+        .routes(paths!(settings::list_tokens, settings::add_token))
+        .routes(paths!(settings::remove_token))
         .routes(paths!(set_veto))
         .routes(paths!(stop))
         .routes(paths!(create_page_ticket))
@@ -122,12 +169,20 @@ pub fn document() -> String {
 
 fn router(shared: Shared) -> Router {
     let (router, _) = all_paths().split_for_parts();
-    nw_rest_api::finish(router, document(), BODY_BYTES_MAX).with_state(shared)
+    let access = Access::new(shared.handle.clone(), shared.page.clone());
+    let router = nw_rest_api::finish(router, document(), BODY_BYTES_MAX).with_state(shared);
+    router.layer(from_fn_with_state(access, authorize))
 }
 
-/// The control socket can be opened by one user only, and by root.
-fn author() -> Author {
-    Author(format!("user {} by the control socket", rustix::process::getuid().as_raw()))
+/// Refuses a change for which a role is too low.
+fn check_role(caller: &Caller, needed: Role) -> Result<(), CommandError> {
+    match caller.role >= needed {
+        true => Ok(()),
+        false => Err(CommandError::Forbidden(format!(
+            "this changes hosts, trust, or the folder of the document, which is for {}",
+            needed.as_str()
+        ))),
+    }
 }
 
 /// Runs what may block outside of the server's thread.
@@ -170,6 +225,7 @@ struct ChangeQuery {
 )]
 async fn set_network(
     State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
     Query(query): Query<ChangeQuery>,
     Body(change): Body<NetworkChange>,
 ) -> Result<Json<NetworkPlan>, ApiError> {
@@ -179,13 +235,31 @@ async fn set_network(
         ..PlanRequest::default()
     };
     let plan = blocking(&shared, move |handle| {
+        if !query.dry_run && handle.needs_admin(&change.text, change.folder.as_ref())? {
+            check_role(&caller, Role::Admin)?;
+        }
         let mut plan = handle.plan(&request)?;
         if !query.dry_run {
-            plan.version = Some(handle.set_document(&change, &author())?);
+            plan.version = Some(handle.set_document(&change, &caller.author())?);
         }
         Ok(plan)
     });
     Ok(Json(plan.await?))
+}
+
+/// Draw a draft, and edit it in the drawing
+///
+/// Nothing changes in the network. The response has the text after the edit, all of its mistakes
+/// with their places, and the places of its elements.
+#[utoipa::path(
+    post, path = "/v1/drawing", tag = "network", operation_id = "draw_draft", request_body = DrawingRequest,
+    responses((status = 200, body = Drawing), (status = 400, body = Problem, description = "The edit can't be made"))
+)]
+async fn draw_draft(
+    State(shared): State<Shared>,
+    Body(request): Body<DrawingRequest>,
+) -> Result<Json<Drawing>, ApiError> {
+    Ok(Json(blocking(&shared, move |_| crate::drawing::draw(request)).await?))
 }
 
 /// What would be done
@@ -214,15 +288,21 @@ async fn show_plan(
 
 /// Hold all changes; a plan ends at its next wave
 #[utoipa::path(post, path = "/v1/hold", tag = "plans", operation_id = "hold", responses((status = 204)))]
-async fn hold(State(shared): State<Shared>) -> Result<StatusCode, ApiError> {
-    blocking(&shared, |handle| handle.hold(true, &author())).await?;
+async fn hold(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+) -> Result<StatusCode, ApiError> {
+    blocking(&shared, move |handle| handle.hold(true, &caller.author())).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Let changes go on
 #[utoipa::path(post, path = "/v1/resume", tag = "plans", operation_id = "resume", responses((status = 204)))]
-async fn resume(State(shared): State<Shared>) -> Result<StatusCode, ApiError> {
-    blocking(&shared, |handle| handle.hold(false, &author())).await?;
+async fn resume(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+) -> Result<StatusCode, ApiError> {
+    blocking(&shared, move |handle| handle.hold(false, &caller.author())).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -238,10 +318,12 @@ async fn resume(State(shared): State<Shared>) -> Result<StatusCode, ApiError> {
 )]
 async fn undo(
     State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
     Body(request): Body<UndoRequest>,
 ) -> Result<Json<NetworkStatus>, ApiError> {
     let status = blocking(&shared, move |handle| {
-        handle.undo(request.version, &author())?;
+        check_role(&caller, handle.role_for_version(request.version)?)?;
+        handle.undo(request.version, &caller.author())?;
         Ok(handle.status())
     });
     Ok(Json(status.await?))
@@ -286,9 +368,10 @@ async fn show_graph(State(shared): State<Shared>) -> Result<Json<NetworkGraph>, 
 )]
 async fn set_positions(
     State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
     Body(change): Body<GraphPositions>,
 ) -> Result<StatusCode, ApiError> {
-    blocking(&shared, move |handle| handle.set_positions(&change)).await?;
+    blocking(&shared, move |handle| handle.set_positions(&change, &caller.author())).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -437,11 +520,13 @@ async fn show_scale(
 )]
 async fn set_scale(
     State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
     Segment(service): Segment<String>,
     Body(change): Body<ScaleChange>,
 ) -> Result<Json<ServiceScale>, ApiError> {
-    let scale =
-        blocking(&shared, move |handle| handle.set_scale(&service, change.instances, &author()));
+    let scale = blocking(&shared, move |handle| {
+        handle.set_scale(&service, change.instances, &caller.author())
+    });
     Ok(Json(scale.await?))
 }
 
@@ -451,6 +536,32 @@ async fn list_routes(State(shared): State<Shared>) -> Result<Json<Vec<NetworkRou
     Ok(Json(blocking(&shared, |handle| Ok(handle.routes())).await?))
 }
 
+/// Defences and their countermeasures
+#[utoipa::path(get, path = "/v1/countermeasures", tag = "decisions", operation_id = "list_countermeasures", responses((status = 200, body = Vec<NetworkDefence>)))]
+async fn list_countermeasures(
+    State(shared): State<Shared>,
+) -> Result<Json<Vec<NetworkDefence>>, ApiError> {
+    Ok(Json(blocking(&shared, |handle| Ok(handle.defences())).await?))
+}
+
+/// Remove the countermeasures for an element
+///
+/// Its defences learn anew what is usual, and answer the next attack.
+#[utoipa::path(
+    delete, path = "/v1/countermeasures/{element}", tag = "decisions", operation_id = "remove_countermeasures", params(("element" = String, Path, description = "Watched element of the document")),
+    responses((status = 204), (status = 404, body = Problem))
+)]
+async fn remove_countermeasures(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    Segment(element): Segment<String>,
+) -> Result<StatusCode, ApiError> {
+    let author = caller.author();
+    let remove = move |handle: &Handle| handle.remove_countermeasures(&element, &author);
+    blocking(&shared, remove).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// Forbid or allow countermeasures at an element
 #[utoipa::path(
     put, path = "/v1/countermeasures/{element}/veto", tag = "decisions", operation_id = "set_veto", params(("element" = String, Path, description = "Element of the document")), request_body = Veto,
@@ -458,10 +569,12 @@ async fn list_routes(State(shared): State<Shared>) -> Result<Json<Vec<NetworkRou
 )]
 async fn set_veto(
     State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
     Segment(element): Segment<String>,
     Body(veto): Body<Veto>,
 ) -> Result<StatusCode, ApiError> {
-    blocking(&shared, move |handle| handle.set_veto(&element, veto.forbidden, &author())).await?;
+    blocking(&shared, move |handle| handle.set_veto(&element, veto.forbidden, &caller.author()))
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -469,9 +582,10 @@ async fn set_veto(
 #[utoipa::path(post, path = "/v1/stop", tag = "network", operation_id = "stop_network", request_body = StopRequest, responses((status = 202)))]
 async fn stop(
     State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
     Body(request): Body<StopRequest>,
 ) -> Result<StatusCode, ApiError> {
-    blocking(&shared, move |handle| handle.stop(request.keep, &author())).await?;
+    blocking(&shared, move |handle| handle.stop(request.keep, &caller.author())).await?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -482,8 +596,9 @@ async fn stop(
 )]
 async fn create_page_ticket(
     State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
 ) -> Result<(StatusCode, Json<PageTicket>), ApiError> {
-    nw_rest_api::create_page_ticket(shared.page.as_deref())
+    nw_rest_api::create_page_ticket(shared.page.as_deref(), caller.page_user())
 }
 
 /// Show all metrics

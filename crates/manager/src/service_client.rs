@@ -50,6 +50,29 @@ pub fn get<T: DeserializeOwned>(control: &Path, path: &str) -> Result<T, Service
     parse(&request(control, "GET", path, b"", TIMEOUT)?)
 }
 
+/// A `GET` whose response has not been read yet: others can be sent meanwhile.
+pub struct Asked(std::io::Result<BufReader<UnixStream>>);
+
+/// Sends `GET path`, and does not wait for the response.
+pub fn ask(control: &Path, path: &str) -> Asked {
+    Asked(send_request(control, "GET", path, b"", TIMEOUT))
+}
+
+impl Asked {
+    /// Reads the response and parses it.
+    ///
+    /// # Errors
+    /// See [`ServiceError`].
+    pub fn response<T: DeserializeOwned>(self) -> Result<T, ServiceError> {
+        let read = || {
+            let mut reader = self.0?;
+            let code = read_head(&mut reader)?;
+            Ok((code, read_body(reader)?))
+        };
+        parse(&accept(read())?)
+    }
+}
+
 /// Sends a body by `method` (PUT, POST) and parses the response.
 ///
 /// # Errors
@@ -73,6 +96,34 @@ pub fn post(control: &Path, path: &str) -> Result<(), ServiceError> {
     request(control, "POST", path, b"", TIMEOUT).map(drop)
 }
 
+/// Sends `GET path` and returns the body to be read while it arrives. A read that waits for longer
+/// than `timeout` fails with `WouldBlock`.
+///
+/// # Errors
+/// See [`ServiceError`].
+pub fn open(
+    control: &Path,
+    path: &str,
+    timeout: Duration,
+) -> Result<impl Read + use<>, ServiceError> {
+    let unreachable = |error: std::io::Error| ServiceError::Unreachable(error.to_string());
+    let (code, mut body) = start(control, "GET", path, b"", TIMEOUT).map_err(unreachable)?;
+    if (200..300).contains(&code) {
+        body.get_ref().set_read_timeout(Some(timeout)).map_err(unreachable)?;
+        return Ok(body);
+    }
+    let mut text = Vec::new();
+    // What can't be read gives no reason.
+    let _ = body.by_ref().take(BODY_BYTES_MAX).read_to_end(&mut text);
+    Err(refused(code, &text))
+}
+
+fn refused(code: u64, body: &[u8]) -> ServiceError {
+    let problem = serde_json::from_slice::<Problem>(body);
+    let text = problem.map_or_else(|_| "no reason given".to_owned(), |problem| problem.text);
+    ServiceError::Refused { code, text }
+}
+
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ServiceError> {
     serde_json::from_slice(body).map_err(|error| ServiceError::Malformed(error.to_string()))
 }
@@ -84,23 +135,48 @@ fn request(
     body: &[u8],
     timeout: Duration,
 ) -> Result<Vec<u8>, ServiceError> {
-    let (code, body) = exchange(control, method, path, body, timeout)
-        .map_err(|error| ServiceError::Unreachable(error.to_string()))?;
-    if (200..300).contains(&code) {
-        return Ok(body);
-    }
-    let problem = serde_json::from_slice::<Problem>(&body);
-    let text = problem.map_or_else(|_| "no reason given".to_owned(), |problem| problem.text);
-    Err(ServiceError::Refused { code, text })
+    let exchange = || {
+        let (code, reader) = start(control, method, path, body, timeout)?;
+        Ok((code, read_body(reader)?))
+    };
+    accept(exchange())
 }
 
-fn exchange(
+/// Returns the body of a response without an error.
+fn accept(response: std::io::Result<(u64, Vec<u8>)>) -> Result<Vec<u8>, ServiceError> {
+    let (code, body) = response.map_err(|error| ServiceError::Unreachable(error.to_string()))?;
+    match (200..300).contains(&code) {
+        true => Ok(body),
+        false => Err(refused(code, &body)),
+    }
+}
+
+fn read_body(reader: BufReader<UnixStream>) -> std::io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    reader.take(BODY_BYTES_MAX).read_to_end(&mut body)?;
+    Ok(body)
+}
+
+/// Sends a request and reads the head of the response.
+fn start(
     control: &Path,
     method: &str,
     path: &str,
     body: &[u8],
     timeout: Duration,
-) -> std::io::Result<(u64, Vec<u8>)> {
+) -> std::io::Result<(u64, BufReader<UnixStream>)> {
+    let mut reader = send_request(control, method, path, body, timeout)?;
+    let code = read_head(&mut reader)?;
+    Ok((code, reader))
+}
+
+fn send_request(
+    control: &Path,
+    method: &str,
+    path: &str,
+    body: &[u8],
+    timeout: Duration,
+) -> std::io::Result<BufReader<UnixStream>> {
     let mut stream = UnixStream::connect(control)?;
     stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(timeout))?;
@@ -113,11 +189,7 @@ fn exchange(
     let mut message = head.into_bytes();
     message.extend_from_slice(body);
     stream.write_all(&message)?;
-    let mut reader = BufReader::new(stream);
-    let code = read_head(&mut reader)?;
-    let mut body = Vec::new();
-    reader.take(BODY_BYTES_MAX).read_to_end(&mut body)?;
-    Ok((code, body))
+    Ok(BufReader::new(stream))
 }
 
 fn read_head(reader: &mut BufReader<UnixStream>) -> std::io::Result<u64> {
@@ -152,6 +224,18 @@ mod tests {
             stream.write_all(response.as_bytes()).unwrap();
             String::from_utf8_lossy(&bytes[..len]).into_owned()
         })
+    }
+
+    #[test]
+    fn responses_are_read_after_all_requests_are_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let response = "HTTP/1.0 200 OK\r\n\r\n{\"graph\":\"g\"}";
+        let _threads = ["a", "b"].map(|name| answer(&path(name), response));
+        let asked = ["a", "none", "b"].map(|name| ask(&path(name), "/v1/graph"));
+        let answered = asked.map(|asked| asked.response::<GraphText>().map(|text| text.graph));
+        assert_eq!((answered[0].as_deref(), answered[2].as_deref()), (Ok("g"), Ok("g")));
+        assert!(matches!(answered[1], Err(ServiceError::Unreachable(_))));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use nw_api::service::{
     CachedPackets, GraphChange, GraphOrder, GraphText, ImportedPackets, PacketImport,
 };
 use nw_graph_language::network::InsertionOrder;
-use nw_manage::observed::Observed;
+use nw_manage::observed::{InstanceState, Observed};
 use nw_manage::plan::{Action, Condition, OnLimit, Plan, Step};
 use nw_manage::target::{InstanceId, Target};
 use rustix::process::{Signal, getpid, kill_process};
@@ -183,9 +183,12 @@ impl Run<'_> {
         let limit = Duration::from_millis(step.limit_ms);
         let mut interval = POLL_INTERVALS.0;
         loop {
-            match self.holds(&step.evidence) {
-                Ok(true) => return StepEnd::Done(remark),
-                Ok(false) => {}
+            match self.look(&step.evidence) {
+                Ok((true, _)) => return StepEnd::Done(remark),
+                Ok((false, true)) if step.on_limit == OnLimit::Fail => {
+                    return StepEnd::Failed(self.explain(step, "it has ended".to_owned()));
+                }
+                Ok(_) => {}
                 Err(reason) => return StepEnd::Failed(reason),
             }
             if (self.is_cancelled)() {
@@ -214,11 +217,23 @@ impl Run<'_> {
     }
 
     fn holds(&self, condition: &Condition) -> Result<bool, String> {
-        let observed = match condition_instance(condition) {
-            None => Observed::default(),
-            Some(id) => self.world.observe_one(id).map_err(|error| error.to_string())?,
+        self.look(condition).map(|(holds, _)| holds)
+    }
+
+    /// Returns whether a condition holds, and whether it never will, as its instance has ended.
+    fn look(&self, condition: &Condition) -> Result<(bool, bool), String> {
+        let Some(id) = condition_instance(condition) else {
+            return Ok((condition.holds(&Observed::default()), false));
         };
-        Ok(condition.holds(&observed))
+        let observed =
+            self.world.observe_one(id, self.target).map_err(|error| error.to_string())?;
+        let has_ended =
+            observed.instance(id).is_some_and(|seen| seen.state == InstanceState::Ended);
+        let needs_running = matches!(
+            condition,
+            Condition::Running { .. } | Condition::Graph { .. } | Condition::Up { .. }
+        );
+        Ok((condition.holds(&observed), needs_running && has_ended))
     }
 
     /// Carries out an action. Returns a remark.

@@ -5,6 +5,10 @@
 //! writes ahead (WAL) and synchronizes each commit, so what was committed survives a power cut.
 //! Nothing here says what runs: that is observed.
 
+mod access;
+
+pub use access::StoredKey;
+
 use nw_api::network::{AuditEntry, DocumentVersion, GraphPosition};
 use nw_manage::plan::Step;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -20,6 +24,8 @@ const LOCK_FILE: &str = "manager.lock";
 const SCHEMA_VERSION: u32 = 1;
 /// Rows of the journal that are kept.
 const JOURNAL_ROWS_MAX: u64 = 20_000;
+/// Rows of the audit that are kept.
+const AUDIT_ROWS_MAX: u64 = 100_000;
 /// Rows of the audit that are shown at once.
 const AUDIT_SHOWN_MAX: u32 = 1_000;
 
@@ -153,6 +159,7 @@ impl Store {
             let create = format!("BEGIN;{SCHEMA}PRAGMA user_version = {SCHEMA_VERSION};COMMIT;");
             connection.execute_batch(&create).map_err(failed)?;
         }
+        connection.execute_batch(access::TABLES).map_err(failed)?;
         Ok(Store { connection, path, _lock: lock })
     }
 
@@ -285,7 +292,15 @@ impl Store {
     pub fn add_audit(&self, entry: &AuditEntry) -> Result<(), StoreError> {
         let sql = "INSERT INTO audit (at_ms, author, action, result) VALUES (?1, ?2, ?3, ?4)";
         let values = params![signed(entry.at_ms), entry.author, entry.action, entry.result];
-        self.connection.execute(sql, values).map(drop).map_err(self.failed("write the audit"))
+        let added = self.connection.execute(sql, values);
+        added.map_err(self.failed("write the audit"))?;
+        let row = self.connection.last_insert_rowid().unsigned_abs();
+        if row.is_multiple_of(1_000) {
+            let oldest = signed(row.saturating_sub(AUDIT_ROWS_MAX));
+            let cleared = self.connection.execute("DELETE FROM audit WHERE id < ?1", [oldest]);
+            cleared.map_err(self.failed("shorten the audit"))?;
+        }
+        Ok(())
     }
 
     /// Returns the newest lines of the audit, the newest first.

@@ -21,9 +21,10 @@ fn setup() -> Option<Setup> {
     let variable = |name| std::env::var(name).ok();
     let setup = variable("NW_BIN").zip(variable("NW_DOCKER_IMAGE"));
     if setup.is_none() {
-        // libtest captures what eprintln! writes.
+        // libtest captures what eprintln! writes. One write: tests print at the same time.
         let reason = "run by tests/image/run, which starts a Docker engine";
-        let _ = writeln!(std::io::stderr(), "skipped: instances in containers: {reason}");
+        let _ = std::io::stderr()
+            .write_all(format!("skipped: instances in containers: {reason}\n").as_bytes());
     }
     setup.map(|(nw, image)| Setup { nw, image })
 }
@@ -45,7 +46,7 @@ fn spec(directory: &Path, instance: &str, graph: String) -> InstanceSpec {
         generation: 7,
         graph_hash: graph_hash(&graph),
     };
-    InstanceSpec { labels, directory: directory.to_owned(), graph, quota: Some(0.5) }
+    InstanceSpec { labels, directory: directory.to_owned(), graph, quota: Some(0.5), image: None }
 }
 
 /// Returns a graph that passes what it receives at one socket of `directory` to another.

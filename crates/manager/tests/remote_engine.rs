@@ -21,9 +21,10 @@ fn program() -> Option<PathBuf> {
     let program = std::env::var_os("NW_BIN").map_or(default, PathBuf::from);
     if !program.exists() {
         let advice = "does not exist: cargo build --release -p nw-cli, or set NW_BIN";
-        // libtest captures what eprintln! writes.
-        let _ =
-            writeln!(std::io::stderr(), "skipped: remote engine: {} {advice}", program.display());
+        // libtest captures what eprintln! writes. One write: tests print at the same time.
+        let _ = std::io::stderr().write_all(
+            format!("skipped: remote engine: {} {advice}\n", program.display()).as_bytes(),
+        );
         return None;
     }
     Some(program)
@@ -52,7 +53,7 @@ fn spec(directory: &Path) -> InstanceSpec {
         generation: 3,
         graph_hash: graph_hash(&graph),
     };
-    InstanceSpec { labels, directory: directory.to_owned(), graph, quota: None }
+    InstanceSpec { labels, directory: directory.to_owned(), graph, quota: None, image: None }
 }
 
 #[test]

@@ -5,17 +5,29 @@
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
 
+mod blackadder;
+mod blackadder_domain;
+mod coalescing;
 mod domain;
+mod ethernet_links;
+mod keeping;
+mod kernel_forwarding;
 mod last_values;
 mod matching;
 mod node;
+mod pattern_set;
+mod presence;
 mod publisher;
 mod relay;
 mod remote;
 mod requests;
 mod rules;
+mod scopes;
 mod service;
+mod serving;
 mod session;
+mod sockets;
 mod status;
+mod subscriptions;
 
 pub use service::{PubSubService, StartError};

@@ -4,13 +4,19 @@
 //! the protocol is disconnected alone; all that belongs to a connection ends with it, and each
 //! subscriber is told the last sequence number of each ended item, so that its counts are exact.
 
+use crate::blackadder_domain::BlackadderDomain;
 use crate::domain::{Domain, NodeId};
+use crate::keeping::Keeping;
 use crate::last_values::LastValues;
-use crate::publisher::{Delivery, Index, Origin, PUBLICATION_BYTES_MAX, Publisher};
+use crate::presence::{Presence, Watches};
+use crate::publisher::{Delivery, Index, Origin, Publisher};
 use crate::rules::Rules;
+use crate::scopes::Scopes;
+use crate::serving::Serving;
 use crate::session::{Interest, PublisherId, REPLY_BYTES_MAX, Session, SessionId};
 use nw_api::config::PubSub;
-use nw_api::pubsub::Event;
+use nw_api::pubsub::status::EthernetLinkStatus;
+use nw_api::pubsub::{Event, ScopePattern};
 use nw_faces::credentials::Credentials;
 use nw_faces::local_pubsub::{FrameSocket, SocketFault};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +24,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Frames of one application that one step handles, so that the others are not delayed.
 const FRAMES_PER_STEP: usize = 1024;
+/// Rings that an application keeps while it reads no item of them.
+pub(crate) const PAUSED_RINGS_MAX: usize = 16;
 
 /// Counters for the status.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,6 +34,8 @@ pub struct Counters {
     pub faults: u64,
     /// Requests refused.
     pub refusals: u64,
+    /// Publications refused because they have not the signature that a rule wants.
+    pub refused_signatures: u64,
 }
 
 /// The state of a node.
@@ -36,16 +46,23 @@ pub struct Node {
     pub(crate) sessions: BTreeMap<SessionId, Session>,
     pub(crate) publishers: BTreeMap<PublisherId, Publisher>,
     pub(crate) index: Index,
+    pub(crate) scopes: Scopes,
+    pub(crate) serving: Serving,
     pub(crate) last_values: LastValues,
+    pub(crate) keeping: Keeping,
     pub(crate) counters: Counters,
     pub(crate) domain: Option<Domain>,
+    /// This node in a domain of Blackadder's nodes.
+    pub(crate) blackadder: Option<Box<BlackadderDomain>>,
+    /// Interfaces of Ethernet links, as last read.
+    pub(crate) ethernet_status: Vec<EthernetLinkStatus>,
     /// Publishers whose rings this node has to read.
     pub(crate) ready: BTreeSet<PublisherId>,
     /// Publishers of other nodes.
     pub(crate) remotes: BTreeMap<NodeId, PublisherId>,
     /// Whether the set of patterns changed since the domain was last told.
     pub(crate) patterns_changed: bool,
-    pub(crate) buffer: Vec<u8>,
+    pub(crate) watches: Watches,
     /// Connections with queued messages, and whether publishers must see them first.
     dirty: BTreeMap<SessionId, bool>,
     failed: Vec<SessionId>,
@@ -63,18 +80,29 @@ impl Node {
             sessions: BTreeMap::new(),
             publishers: BTreeMap::new(),
             index: Index::default(),
+            scopes: Scopes::default(),
+            serving: Serving::default(),
             last_values,
+            keeping: Keeping::default(),
             counters: Counters::default(),
             domain,
+            blackadder: None,
+            ethernet_status: Vec::new(),
             ready: BTreeSet::new(),
             remotes: BTreeMap::new(),
             patterns_changed: false,
-            buffer: Vec::new(),
+            watches: Watches::default(),
             dirty: BTreeMap::new(),
             failed: Vec::new(),
             next_id: 1,
             next_item: 1,
         }
+    }
+
+    /// Sets the items of other nodes that this node follows and keeps without any application.
+    pub fn set_kept_patterns(&mut self, patterns: Vec<ScopePattern>) {
+        self.keeping.patterns = patterns;
+        self.patterns_changed = true;
     }
 
     /// Returns a number for a connection or publisher.
@@ -234,18 +262,26 @@ impl Node {
 
     /// Removes a connection: its items, its subscriptions, its use of rings.
     fn close(&mut self, id: SessionId) {
-        if !self.sessions.contains_key(&id) {
-            return;
-        }
+        let Some(session) = self.sessions.get(&id) else { return };
+        let patterns: Vec<_> = session.subscriptions.patterns().cloned().collect();
         self.end_publisher(id);
-        let users: Vec<PublisherId> = self.publishers.keys().copied().collect();
-        for publisher in users {
-            self.forget_subscriber(publisher, id);
+        for pattern in &patterns {
+            for (publisher, item) in self.index.matching(pattern) {
+                self.detach(publisher, item, id);
+            }
+        }
+        let rings = self.sessions.get(&id).map_or(Vec::new(), Session::rings);
+        for publisher in rings {
+            self.end_source(publisher, id);
+        }
+        self.end_scopes(id);
+        self.unwatch(id);
+        for pattern in patterns {
+            self.index.remove_subscription(&pattern, id);
+            self.patterns_changed = true;
+            self.report_presence(id, &Presence::Pattern(pattern), false);
         }
         let Some(session) = self.sessions.remove(&id) else { return };
-        for subscription in session.subscriptions.values() {
-            self.patterns_changed |= self.index.remove_subscription(&subscription.pattern, id);
-        }
         tracing::debug!(session = id, program = session.program, "application gone");
     }
 
@@ -256,6 +292,11 @@ impl Node {
         for item in items {
             self.end_item(id, item);
         }
+        let users = self.publishers.get(&id).map(|publisher| publisher.users.keys());
+        let users: Vec<SessionId> = users.into_iter().flatten().copied().collect();
+        for session in users {
+            self.end_source(id, session);
+        }
         self.publishers.remove(&id);
         self.ready.remove(&id);
     }
@@ -263,29 +304,41 @@ impl Node {
     /// Ends an item: keeps its last value and tells its subscribers.
     pub(crate) fn end_item(&mut self, id: PublisherId, number: u32) {
         self.pump(id, usize::MAX);
+        self.settle_item(id, number);
+        let found = self.publishers.get(&id).and_then(|publisher| publisher.items.get(&number));
+        if found.is_some_and(|item| !item.is_standby()) {
+            self.keep_item(id, number);
+        }
         let Some(publisher) = self.publishers.get_mut(&id) else { return };
         let Some(item) = publisher.items.get(&number) else { return };
-        if item.keeps_last
-            && publisher.origin == Origin::Application
-            && let Some(ring) = &mut publisher.ring
-            && let Some((sequence, len)) = ring.reader.peek_last(number, &mut self.buffer)
-            && len <= PUBLICATION_BYTES_MAX
-        {
-            self.last_values.insert(item.name.clone(), sequence, &self.buffer[..len]);
-        }
         if let Some(domain) = &mut self.domain
-            && !item.nodes.is_empty()
+            && item.reaches_nodes()
         {
             let last = publisher.ring.as_ref().and_then(|ring| ring.reader.sequence(number));
             domain.end_item(&item.name, last.unwrap_or(0), &item.nodes);
+            if item.choice.is_some() {
+                // The next publisher of this node may begin at once, and its numbers are others.
+                domain.send_ends(&item.name, last.unwrap_or(0), &item.nodes);
+            }
         }
         let subscribers: Vec<SessionId> = item.subscribers.keys().copied().collect();
         for session in subscribers {
             self.detach(id, number, session);
         }
+        // Also what it read for other nodes, as the number may be that of another item later.
+        self.unfollow(id, number);
         let Some(publisher) = self.publishers.get_mut(&id) else { return };
+        let origin = publisher.origin;
         if let Some(item) = publisher.items.remove(&number) {
             self.index.remove_item(&item.name, id, number);
+            item.further.iter().for_each(|name| self.index.remove_alias(name, id, number));
+            if origin == Origin::Application {
+                self.end_item_links(id, &item.name);
+                if item.choice.is_some() {
+                    self.update_item_serving(&item.name);
+                }
+                self.report_presence(id, &Presence::Item(item.name), false);
+            }
         }
     }
 
@@ -297,36 +350,59 @@ impl Node {
         let count = item.subscriber_count();
         let needs_node = item.needs_node();
         let global = item.id;
-        let ring = publisher.ring.as_mut();
-        let last = ring.as_ref().and_then(|ring| ring.reader.sequence(number)).unwrap_or(0);
-        if let Some(ring) = ring
-            && !needs_node
-        {
-            ring.reader.unfollow(number);
-        }
+        let ring = publisher.ring.as_ref();
+        let last = ring.and_then(|ring| ring.reader.sequence(number)).unwrap_or(0);
+        let node_writes = ring.is_some_and(|ring| ring.writer.is_some());
         let mut end = Event::ItemEnd { source: u32::MAX, item: global, last };
-        let mut is_unused = false;
+        let (mut is_unused, mut can_pause) = (false, false);
         if delivery == Delivery::Ring
             && let Some(user) = publisher.users.get_mut(&session)
         {
-            user.items -= 1;
-            is_unused = user.items == 0;
+            user.end_item(number);
+            (is_unused, can_pause) = (user.items == 0, user.can_pause());
             end = Event::ItemEnd { source: user.slot, item: number, last };
         }
         let origin = publisher.origin;
+        if !needs_node {
+            self.unfollow(id, number);
+        }
+        if delivery == Delivery::Messages {
+            // The application forgets the item with its end, so its losses come before.
+            self.report_losses(session);
+        }
         self.send(session, &end, None, false);
-        if is_unused {
-            self.end_source(id, session);
+        if delivery == Delivery::Ring && !node_writes {
+            let end = Event::ItemReaderEnd { item: number, reader: session as u32 };
+            self.send(id, &end, None, false);
+        }
+        match is_unused {
+            true if can_pause => self.pause_ring(id, session),
+            true => self.end_source(id, session),
+            false => {}
         }
         if origin == Origin::Application {
             self.send(id, &Event::Subscribers { item: number, count }, None, false);
         }
     }
 
+    /// Keeps a ring that an application reads no item of, for its next subscription: to pass and
+    /// map one takes longer than all else. The one that was kept for longest is taken back.
+    fn pause_ring(&mut self, id: PublisherId, session_id: SessionId) {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        session.paused.push_back(id);
+        if session.paused.len() > PAUSED_RINGS_MAX
+            && let Some(&oldest) = session.paused.front()
+        {
+            self.end_source(oldest, session_id);
+        }
+    }
+
     /// Takes a ring from an application that has no items of it any more.
-    fn end_source(&mut self, id: PublisherId, session: SessionId) {
+    pub(crate) fn end_source(&mut self, id: PublisherId, session: SessionId) {
         let Some(publisher) = self.publishers.get_mut(&id) else { return };
-        publisher.users.remove(&session);
+        if publisher.users.remove(&session).is_none() {
+            return;
+        }
         let origin = publisher.origin;
         let slot = self.sessions.get_mut(&session).and_then(|session| session.free_slot(id));
         if let Some(source) = slot {
@@ -334,19 +410,6 @@ impl Node {
         }
         if origin == Origin::Application {
             self.send(id, &Event::ReaderEnd { reader: session as u32 }, None, false);
-        }
-    }
-
-    /// Removes an application from all items of a publisher.
-    fn forget_subscriber(&mut self, id: PublisherId, session: SessionId) {
-        let Some(publisher) = self.publishers.get(&id) else { return };
-        let of_session = publisher.items.iter();
-        let items: Vec<u32> = of_session
-            .filter(|(_, item)| item.subscribers.contains_key(&session))
-            .map(|(number, _)| *number)
-            .collect();
-        for item in items {
-            self.detach(id, item, session);
         }
     }
 }

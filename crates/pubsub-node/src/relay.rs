@@ -4,42 +4,61 @@
 //! other one waits for it.
 
 use crate::node::Node;
-use crate::publisher::Delivery;
+use crate::publisher::{Delivery, Publisher};
 use crate::session::{PublisherId, SessionId};
 use nw_api::pubsub::{Event, Fragment};
 use nw_faces::local_pubsub::{Progress, ReadEvent};
 
 /// Publications of one ring that one step reads.
 pub const PUBLICATIONS_PER_STEP: usize = 256;
+/// Bytes of a buffer that is kept after a publication.
+const BUFFER_BYTES_KEPT: usize = 1 << 20;
 
 impl Node {
     /// Writes a publication to a ring that this node writes. One that the ring can't hold goes to
-    /// each subscriber by messages.
+    /// each subscriber by messages. One without the signature that its rule wants is told as lost.
+    /// Returns whether it is passed on.
     pub(crate) fn write_publication(
         &mut self,
         id: PublisherId,
         number: u32,
         sequence: u64,
         payload: &[u8],
-    ) {
-        let Some(publisher) = self.publishers.get_mut(&id) else { return };
-        let Some(ring) = &mut publisher.ring else { return };
+    ) -> bool {
+        let Some(publisher) = self.publishers.get_mut(&id) else { return false };
+        let Publisher { ring: Some(ring), items, .. } = publisher else { return false };
+        if let Some(item) = items.get(&number)
+            && self.rules.check_signature(item.rule, &item.name, sequence, payload).is_err()
+        {
+            self.counters.refused_signatures += 1;
+            ring.report_missing(number, sequence);
+            publisher.wake_readers(number);
+            self.ready.insert(id);
+            return false;
+        }
         if ring.holds(payload.len()) {
             ring.publish(number, sequence, payload);
         } else {
             ring.report_elsewhere(number, sequence);
         }
-        publisher.wake_users();
+        publisher.wake_readers(number);
         self.ready.insert(id);
+        let Some(publisher) = self.publishers.get(&id) else { return false };
+        if publisher.ring.as_ref().is_some_and(|ring| ring.holds(payload.len())) {
+            return true;
+        }
+        self.write_elsewhere(id, number, sequence, payload);
+        true
+    }
+
+    /// Sends a publication that a ring of this node can't hold to each subscriber by messages.
+    fn write_elsewhere(&mut self, id: PublisherId, number: u32, sequence: u64, payload: &[u8]) {
         let Some(publisher) = self.publishers.get(&id) else { return };
         let Some(item) = publisher.items.get(&number) else { return };
-        if publisher.ring.as_ref().is_some_and(|ring| ring.holds(payload.len())) {
-            return;
-        }
         if let Some(domain) = &mut self.domain
-            && !item.nodes.is_empty()
+            && item.reaches_nodes()
         {
-            domain.publish(&item.name, sequence, payload, item.keeps_last, &item.nodes);
+            domain.publish(&item.name, sequence, payload, item.later_use(), &item.nodes);
         }
         let (name, subscribers) = (item.name.to_string(), item.subscribers.clone());
         for (session, delivery) in subscribers {
@@ -79,22 +98,28 @@ impl Node {
         }
     }
 
-    /// Reads the rings that have something for this node. Returns whether more is left.
-    pub fn pump_ready(&mut self) -> bool {
+    /// Reads the rings that have something for this node.
+    pub fn pump_ready(&mut self) {
         let ready: Vec<PublisherId> = self.ready.iter().copied().collect();
         for id in ready {
             if self.pump(id, PUBLICATIONS_PER_STEP) {
                 self.ready.remove(&id);
             }
         }
+    }
+
+    /// Returns whether rings are to be read.
+    pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
     /// Reads up to `limit` publications of a ring. Returns whether it has been read to its end.
     pub(crate) fn pump(&mut self, id: PublisherId, limit: usize) -> bool {
         let Some(publisher) = self.publishers.get_mut(&id) else { return true };
-        let Some(mut ring) = publisher.ring.take() else { return true };
-        let mut buffer = core::mem::take(&mut self.buffer);
+        let Some(mut ring) = publisher.ring.take_if(|ring| ring.reader.follows_any()) else {
+            return true;
+        };
+        let mut buffer = core::mem::take(&mut ring.buffer);
         let (mut is_at_end, mut delivered, mut steps) = (false, 0, 0);
         while steps < limit {
             steps += 1;
@@ -113,6 +138,7 @@ impl Node {
                         is_at_end = true;
                         break;
                     };
+                    page.set_items(0, ring.reader.followed_items());
                     page.announce_wait(true);
                     if !ring.reader.has_records() {
                         is_at_end = true;
@@ -136,7 +162,10 @@ impl Node {
             let delivered = before.delivered.wrapping_add(delivered);
             page.report(0, Progress { cursor: ring.reader.cursor(), delivered, ..before });
         }
-        self.buffer = buffer;
+        // A large one is not kept for each publisher.
+        if buffer.len() <= BUFFER_BYTES_KEPT || ring.reader.is_between_parts() {
+            ring.buffer = buffer;
+        }
         if let Some(publisher) = self.publishers.get_mut(&id) {
             publisher.ring = Some(ring);
         }
@@ -148,14 +177,30 @@ impl Node {
         let Some(item) = self.publishers.get(&id).and_then(|p| p.items.get(&number)) else {
             return;
         };
+        if self.rules.check_signature(item.rule, &item.name, sequence, payload).is_err() {
+            self.counters.refused_signatures += 1;
+            return self.distribute_loss(id, number, 1);
+        }
         if let Some(domain) = &mut self.domain
-            && !item.nodes.is_empty()
+            && item.reaches_nodes()
         {
-            domain.publish(&item.name, sequence, payload, item.keeps_last, &item.nodes);
+            domain.publish(&item.name, sequence, payload, item.later_use(), &item.nodes);
         }
         let global = item.id;
         for session in relayed(item) {
             self.relay(session, global, sequence, payload);
+        }
+    }
+
+    /// Counts what this node has not read of an item that ends as lost: its publisher was writing
+    /// faster than this node could read.
+    pub(crate) fn settle_item(&mut self, id: PublisherId, number: u32) {
+        let ring = self.publishers.get(&id).and_then(|publisher| publisher.ring.as_ref());
+        let Some(reader) = ring.map(|ring| &ring.reader) else { return };
+        let Some(read) = reader.accounted(number) else { return };
+        let lost = reader.sequence(number).unwrap_or(0).saturating_sub(read);
+        if lost > 0 {
+            self.distribute_loss(id, number, lost);
         }
     }
 
@@ -181,3 +226,6 @@ fn relayed(item: &crate::publisher::Item) -> Vec<SessionId> {
         item.subscribers.iter().filter(|(_, delivery)| **delivery == Delivery::Messages);
     by_messages.map(|(session, _)| *session).collect()
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,28 +1,13 @@
-//! Between the state of this node and the domain: items and publications of other nodes, and the
-//! sockets.
+//! Between the state of this node and the domain: items and publications of other nodes.
 
-use crate::domain::{DomainEvent, NodeId, Target};
+use crate::domain::{DomainEvent, LaterUse, LinkAddress, NodeId};
+use crate::matching::Refusal;
 use crate::node::Node;
 use crate::publisher::{Origin, Publisher};
 use crate::rules::Party;
 use crate::session::PublisherId;
-use nw_api::config::PubSub;
-use nw_api::pubsub::{Event, ItemName};
-use nw_faces::interfaces::Interfaces;
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use nw_api::pubsub::{Event, ImplicitRoute, ItemName, ItemOptions, Reply, Strategy};
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-
-/// Multicast group of hellos: administratively scoped to this link by a TTL of 1.
-const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 80, 83);
-/// Bytes of the socket's buffers, where the system permits.
-const SOCKET_BUFFER: usize = 8 << 20;
-/// Packets received per step.
-const RECEIVES_PER_STEP: usize = 512;
-/// Bytes of a packet at most.
-const PACKET_LEN: usize = 9000;
 
 impl Node {
     /// Returns when the domain needs to run, milliseconds. `None` without a domain.
@@ -36,15 +21,30 @@ impl Node {
             return;
         }
         if core::mem::take(&mut self.patterns_changed) {
-            let patterns = self.index.patterns().cloned().collect();
+            let kept = self.keeping.patterns.iter();
+            let accepted = self.index.patterns().chain(kept).collect();
+            let subscriptions = self.sessions.values().flat_map(|s| s.subscriptions.iter());
+            let told = subscriptions.filter(|subscription| !subscription.is_here);
+            let told = told.map(|subscription| &subscription.pattern);
+            let told: BTreeSet<_> = told.chain(&self.keeping.patterns).cloned().collect();
             if let Some(domain) = &mut self.domain {
-                domain.set_patterns(patterns);
+                domain.set_patterns(told.into_iter().collect(), accepted);
             }
             self.drop_unwanted_items();
         }
-        let Some(domain) = &mut self.domain else { return };
-        domain.tick(now_ms);
-        let events = core::mem::take(&mut domain.events);
+        self.update_watches();
+        if let Some(domain) = &mut self.domain {
+            domain.tick(now_ms);
+        }
+        // What follows from an event may be further ones.
+        while let Some(events) = self.domain.as_mut().map(|d| core::mem::take(&mut d.events))
+            && !events.is_empty()
+        {
+            self.handle_domain_events(events);
+        }
+    }
+
+    fn handle_domain_events(&mut self, events: Vec<DomainEvent>) {
         let mut has_changed = false;
         for event in events {
             match event {
@@ -54,10 +54,15 @@ impl Node {
                     name,
                     sequence,
                     payload,
-                    keeps_last,
+                    use_after,
                     is_last_value,
+                    is_kept,
                 } => {
-                    let flags = (keeps_last, is_last_value);
+                    if is_kept && self.remote_item(node, &name).is_none() {
+                        self.receive_kept(node, &name, sequence, &payload);
+                        continue;
+                    }
+                    let flags = (use_after, is_last_value);
                     self.receive_publication(node, &name, sequence, &payload, flags);
                 }
                 DomainEvent::Missing { node, name, last } => self.miss(node, &name, last),
@@ -65,24 +70,43 @@ impl Node {
                     if let Some((id, number)) = self.remote_item(node, &name) {
                         self.end_item(id, number);
                     }
+                    self.end_fetch(node, &name);
+                }
+                DomainEvent::Offer { origin, keeper, name, numbers, kept_ms } => {
+                    self.receive_offer((origin, name), keeper, numbers, kept_ms);
+                }
+                DomainEvent::KeptRequest { node, origin, name, request } => {
+                    self.answer_kept(node, (origin, &name), &request);
                 }
             }
         }
         if has_changed {
+            self.update_parents();
+            self.update_strategies();
+            self.update_serving();
             self.update_all_nodes();
+            self.check_paths();
+            self.update_remote_presence();
+            self.update_kept();
         }
     }
 
     /// Handles a packet.
-    pub fn receive_packet(&mut self, now_ms: u64, from: SocketAddr, bytes: &[u8]) {
+    pub fn receive_packet(&mut self, now_ms: u64, from: LinkAddress, bytes: &[u8]) {
         if let Some(domain) = &mut self.domain {
             domain.receive(now_ms, from, bytes);
+        } else {
+            self.with_blackadder(|blackadder, node| {
+                if let Some(packet) = blackadder.receive(&from, bytes) {
+                    blackadder.take(node, &packet);
+                }
+            });
         }
     }
 
-    fn remote_item(&self, node: NodeId, name: &ItemName) -> Option<(PublisherId, u32)> {
+    pub(crate) fn remote_item(&self, node: NodeId, name: &ItemName) -> Option<(PublisherId, u32)> {
         let id = *self.remotes.get(&node)?;
-        self.index.named(name).find(|(publisher, _)| *publisher == id)
+        self.announced(id, name).map(|number| (id, number))
     }
 
     /// Takes a publication of another node.
@@ -92,18 +116,14 @@ impl Node {
         name: &ItemName,
         sequence: u64,
         payload: &[u8],
-        (keeps_last, is_last_value): (bool, bool),
+        (use_after, is_last_value): (LaterUse, bool),
     ) {
         let (id, number) = match self.remote_item(node, name) {
             Some(found) => found,
             None => {
-                let Some(found) = self.add_remote_item(
-                    node,
-                    name,
-                    sequence,
-                    payload,
-                    (keeps_last, is_last_value),
-                ) else {
+                let Some(found) =
+                    self.add_remote_item(node, name, sequence, payload, (use_after, is_last_value))
+                else {
                     return;
                 };
                 if is_last_value {
@@ -117,9 +137,12 @@ impl Node {
         if sequence <= last {
             return;
         }
-        self.write_publication(id, number, sequence, payload);
+        if !self.last_values.is_empty() {
+            self.last_values.remove(name);
+        }
+        let delivered = u64::from(self.write_publication(id, number, sequence, payload));
         if let Some(domain) = &mut self.domain {
-            domain.count_delivery(1, sequence - last - 1);
+            domain.count_delivery(delivered, sequence - last - delivered);
         }
     }
 
@@ -131,7 +154,7 @@ impl Node {
         name: &ItemName,
         sequence: u64,
         payload: &[u8],
-        (keeps_last, is_last_value): (bool, bool),
+        (use_after, is_last_value): (LaterUse, bool),
     ) -> Option<(PublisherId, u32)> {
         let id = match self.remotes.get(&node) {
             Some(id) => *id,
@@ -149,11 +172,26 @@ impl Node {
         if let Some(writer) = &ring.writer {
             writer.start_item(number, sequence.saturating_sub(1));
         }
-        if is_last_value && ring.holds(payload.len()) {
+        let rule = self.rules.find(name);
+        let is_signed = self.rules.check_signature(rule, name, sequence, payload).is_ok();
+        let ring = self.ring_for(id).ok()?;
+        let begin = ring.reader.tail();
+        if is_last_value && is_signed && ring.holds(payload.len()) {
             ring.publish(number, sequence, payload);
         }
-        match self.add_item(id, number, name.clone(), keeps_last) {
-            Ok(()) => Some((id, number)),
+        let unexpected_ms = self.unexpected_ms(node, name);
+        let options = ItemOptions { keeps_last: use_after.keeps_last, ..ItemOptions::default() };
+        match self.add_item(id, number, name.clone(), options) {
+            Ok(()) => {
+                let publisher = self.publishers.get_mut(&id);
+                let item = publisher.and_then(|found| found.items.get_mut(&number))?;
+                item.begin = begin;
+                if use_after.is_bound {
+                    item.strategy = Strategy::LinkLocal;
+                }
+                item.unexpected_ms = unexpected_ms;
+                Some((id, number))
+            }
             Err((_, text)) => {
                 self.counters.refusals += 1;
                 tracing::debug!(%node, "item of another node refused: {text}");
@@ -170,7 +208,7 @@ impl Node {
         let before = ring.reader.sequence(number).unwrap_or(0);
         if last > before {
             ring.report_missing(number, last);
-            publisher.wake_users();
+            publisher.wake_readers(number);
             self.ready.insert(id);
             if let Some(domain) = &mut self.domain {
                 domain.count_delivery(0, last - before);
@@ -183,15 +221,24 @@ impl Node {
         let mut unwanted = Vec::new();
         for (id, publisher) in &self.publishers {
             let Origin::Node(node) = publisher.origin else { continue };
-            let items = publisher.items.iter().filter(|(_, item)| item.subscribers.is_empty());
+            let items = publisher.items.iter().filter(|(_, item)| {
+                item.subscribers.is_empty() && !self.keeping.follows(&item.name)
+            });
             unwanted.extend(items.map(|(number, item)| (*id, *number, node, item.name.clone())));
         }
         for (id, number, node, name) in unwanted {
+            let is_lost = !self.is_live(Origin::Node(node));
+            let publisher = self.publishers.get_mut(&id);
+            let item = publisher.and_then(|publisher| publisher.items.get_mut(&number));
+            if let Some(item) = item {
+                item.keeps_last &= is_lost;
+            }
             self.end_item(id, number);
             if let Some(domain) = &mut self.domain {
                 domain.forget(node, &name);
             }
         }
+        self.drop_unfollowed_values();
     }
 
     /// Finds the subscribed nodes of all items again, after a change of the domain.
@@ -214,178 +261,140 @@ impl Node {
         for (node, id) in gone {
             self.end_publisher(id);
             self.remotes.remove(&node);
+            if let Some(domain) = &mut self.domain {
+                domain.forget_node(node);
+            }
         }
     }
 
     /// Finds the subscribed nodes of an item, and tells new ones where it stands.
     pub(crate) fn update_nodes(&mut self, id: PublisherId, number: u32) {
+        let Some(domain) = &self.domain else { return };
+        let Some(publisher) = self.publishers.get(&id) else { return };
+        let Some(item) = publisher.items.get(&number) else { return };
+        let nodes = match (&item.route, self.rules.may_subscribe(item.rule, Party::Remote)) {
+            (_, false) => BTreeSet::new(),
+            (ImplicitRoute::Like(name), true) => {
+                domain.receivers(core::slice::from_ref(name), Strategy::Domain)
+            }
+            _ => domain.receivers(item.names(), item.strategy),
+        };
+        let nodes = self.served_nodes(id, number, nodes);
         let Some(domain) = &mut self.domain else { return };
         let Some(publisher) = self.publishers.get_mut(&id) else { return };
         let Some(item) = publisher.items.get_mut(&number) else { return };
-        let nodes = match self.rules.may_subscribe(item.rule, Party::Remote) {
-            true => domain.subscribers(&item.name),
-            false => BTreeSet::new(),
-        };
         if nodes == item.nodes {
             return;
+        }
+        if item.choice.is_some() {
+            let removed: BTreeSet<NodeId> = item.nodes.difference(&nodes).copied().collect();
+            let reader = publisher.ring.as_ref().map(|ring| &ring.reader);
+            let last = reader.and_then(|r| r.accounted(number).or_else(|| r.sequence(number)));
+            domain.hand_over(&item.name, last.unwrap_or(0), &removed, nodes.is_empty());
         }
         let added: BTreeSet<NodeId> = nodes.difference(&item.nodes).copied().collect();
         item.nodes = nodes;
         let (count, needs_node) = (item.subscriber_count(), item.needs_node());
         let Some(ring) = &mut publisher.ring else { return };
-        if !needs_node {
-            ring.reader.unfollow(number);
-        } else if !added.is_empty() {
+        if needs_node && !added.is_empty() {
             let last = ring.reader.sequence(number).unwrap_or(0);
-            let value = match item.keeps_last {
-                true => ring.reader.peek_last(number, &mut self.buffer),
-                false => None,
-            };
-            let value = value.map(|(sequence, len)| (sequence, &self.buffer[..len]));
-            domain.start_item(&item.name, last, value, &added);
+            let value = if item.keeps_last { ring.last(number) } else { None };
+            let value = value.filter(|(sequence, payload)| {
+                self.rules.check_signature(item.rule, &item.name, *sequence, payload).is_ok()
+            });
+            let value = value.as_ref().map(|(sequence, payload)| (*sequence, &payload[..]));
+            domain.start_item(&item.name, last, value, item.later_use(), &added);
         }
-        if needs_node {
-            self.follow(id, number);
+        match needs_node {
+            true => self.follow(id, number),
+            false => self.unfollow(id, number),
         }
         self.send(id, &Event::Subscribers { item: number, count }, None, true);
     }
 }
 
-/// The sockets of the domain.
-#[derive(Debug)]
-pub struct DomainSockets {
-    socket: OwnedFd,
-    interfaces: Interfaces,
-    /// Names of the interfaces to use; empty for all.
-    names: Vec<String>,
-    /// Interfaces that joined the group.
-    joined: BTreeSet<u32>,
-    port: u16,
-    buffer: Vec<u8>,
-}
-
-impl DomainSockets {
-    /// Opens the UDP socket, and watches the network interfaces.
-    ///
-    /// # Errors
-    /// The error of a system call.
-    pub fn open(config: &PubSub) -> Result<Self, Errno> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
-        let port = config.port as u16;
-        rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))?;
-        sockopt::set_ip_multicast_ttl(&socket, 1)?;
-        // Without the right to exceed it, the system's limit is used.
-        let _ = sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER)
-            .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER));
-        let _ = sockopt::set_socket_send_buffer_size_force(&socket, SOCKET_BUFFER)
-            .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER));
-        let interfaces = Interfaces::watch().map_err(|_| Errno::IO)?;
-        let mut sockets = DomainSockets {
-            socket,
-            interfaces,
-            names: config.interfaces.clone(),
-            joined: BTreeSet::new(),
-            port,
-            buffer: vec![0; PACKET_LEN],
+impl Node {
+    /// Sets where the publications of an item with the strategy implicit go.
+    pub(crate) fn set_route(
+        &mut self,
+        id: PublisherId,
+        number: u32,
+        route: ImplicitRoute,
+    ) -> Result<(), Refusal> {
+        let publisher = self.publishers.get_mut(&id);
+        let item = publisher.and_then(|publisher| publisher.items.get_mut(&number));
+        let Some(item) = item else {
+            return Err((Reply::Missing, format!("there is no item {number}")));
         };
-        sockets.join();
-        Ok(sockets)
+        if item.strategy != Strategy::Implicit {
+            let text = format!("{} has the strategy {}, not implicit", item.name, item.strategy);
+            return Err((Reply::Mismatch, text));
+        }
+        let Some(domain) = &mut self.domain else {
+            return Err((Reply::Unknown, "this node has no domain (pubsub.domain)".into()));
+        };
+        if route != ImplicitRoute::Nowhere && !self.rules.may_subscribe(item.rule, Party::Remote) {
+            let text = format!("a pubsub_rule forbids other nodes to read {}", item.name);
+            return Err((Reply::Forbidden, text));
+        }
+        let path = match &route {
+            ImplicitRoute::Path(path) => Some(*path),
+            _ => None,
+        };
+        domain.set_path(&item.name, path).map_err(|text| (Reply::Full, text.into()))?;
+        item.route = route;
+        item.path_nodes.clear();
+        self.update_nodes(id, number);
+        self.check_path(id, number);
+        if path.is_some() {
+            self.follow(id, number);
+            self.start_path(id, number);
+        }
+        Ok(())
     }
 
-    /// Returns the UDP socket.
-    pub fn datagrams(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-
-    /// Returns the socket that reports changes of interfaces.
-    pub fn interfaces(&self) -> BorrowedFd<'_> {
-        self.interfaces.socket.as_fd()
-    }
-
-    /// Joins the group on new interfaces. Returns whether there are any.
-    fn join(&mut self) -> bool {
-        let usable = self.interfaces.iter().filter(|interface| {
-            interface.up
-                && interface.multicast
-                && !interface.loopback
-                && (self.names.is_empty() || self.names.iter().any(|n| **n == *interface.name))
-                && interface.addresses.iter().any(IpAddr::is_ipv4)
+    /// Finds where all given forwarding identifiers lead, after a change of the domain.
+    fn check_paths(&mut self) {
+        let all = self.publishers.iter().flat_map(|(id, publisher)| {
+            let items = publisher.items.iter();
+            let given = items.filter(|(_, item)| matches!(item.route, ImplicitRoute::Path(_)));
+            given.map(|(number, _)| (*id, *number))
         });
-        let usable: BTreeSet<u32> = usable.map(|interface| interface.index).collect();
-        let has_new = usable.difference(&self.joined).next().is_some();
-        for index in usable.difference(&self.joined) {
-            // The group may still be joined from before the interface went down.
-            let _ = sockopt::set_ip_add_membership_with_ifindex(
-                &self.socket,
-                &GROUP,
-                &Ipv4Addr::UNSPECIFIED,
-                *index,
+        for (id, number) in all.collect::<Vec<_>>() {
+            self.check_path(id, number);
+        }
+    }
+
+    /// Finds where the forwarding identifier of an item leads, and tells its publisher the number
+    /// of nodes. Links that are gone make an identifier outdated.
+    fn check_path(&mut self, id: PublisherId, number: u32) {
+        let publisher = self.publishers.get_mut(&id);
+        let item = publisher.and_then(|publisher| publisher.items.get_mut(&number));
+        let (Some(item), Some(domain)) = (item, &mut self.domain) else { return };
+        let now = domain.path_nodes(&item.name);
+        if now == item.path_nodes {
+            return;
+        }
+        let before = core::mem::replace(&mut item.path_nodes, now);
+        let missing = before.difference(&item.path_nodes).count();
+        if missing > 0 {
+            domain.count_outdated_path();
+            tracing::warn!(
+                "the forwarding identifier of {} leads to {missing} nodes less than before: give \
+                 it a new one, as `nw pubsub trace` shows for its receivers",
+                item.name
             );
         }
-        self.joined = usable;
-        has_new
+        let count = item.subscriber_count();
+        self.send(id, &Event::Subscribers { item: number, count }, None, true);
     }
 
-    /// Takes changes of interfaces.
-    pub fn update_interfaces(&mut self, node: &mut Node) {
-        if let Err(error) = self.interfaces.process_events() {
-            tracing::warn!("publish/subscribe: network interfaces: {error}");
-        }
-        if self.join()
-            && let Some(domain) = &mut node.domain
-        {
-            domain.hello_soon();
-        }
-    }
-
-    /// Receives packets.
-    pub fn receive(&mut self, node: &mut Node, now_ms: u64) {
-        for _ in 0..RECEIVES_PER_STEP {
-            let flags = RecvFlags::DONTWAIT;
-            let received = rustix::net::recvfrom(&self.socket, &mut self.buffer[..], flags);
-            match received {
-                Ok((_, len, Some(from))) => {
-                    let Ok(from) = SocketAddr::try_from(from) else { continue };
-                    node.receive_packet(now_ms, from, &self.buffer[..len.min(PACKET_LEN)]);
-                }
-                Ok(_) => {}
-                Err(Errno::AGAIN) => return,
-                // Errors of earlier packets, such as a refused port.
-                Err(_) => {}
-            }
-        }
-    }
-
-    /// Sends the packets of the domain.
-    pub fn send(&mut self, node: &mut Node) {
-        let Some(domain) = &mut node.domain else { return };
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        for (target, bytes) in core::mem::take(&mut domain.packets) {
-            match target {
-                Target::Neighbour(address) => {
-                    if rustix::net::sendto(&self.socket, &bytes, flags, &address).is_err() {
-                        domain.count_send_error();
-                    }
-                }
-                Target::Everyone => {
-                    let group = SocketAddr::from((GROUP, self.port));
-                    for index in &self.joined {
-                        let chosen = sockopt::set_ip_multicast_if_with_ifindex(
-                            &self.socket,
-                            &GROUP,
-                            &Ipv4Addr::UNSPECIFIED,
-                            *index,
-                        );
-                        let sent = chosen.and_then(|()| {
-                            rustix::net::sendto(&self.socket, &bytes, flags, &group)
-                        });
-                        if sent.is_err() {
-                            domain.count_send_error();
-                        }
-                    }
-                }
-            }
-        }
+    /// Tells the nodes on a given path where an item stands.
+    fn start_path(&mut self, id: PublisherId, number: u32) {
+        let Some(publisher) = self.publishers.get_mut(&id) else { return };
+        let Publisher { ring: Some(ring), items, .. } = publisher else { return };
+        let (Some(domain), Some(item)) = (&mut self.domain, items.get(&number)) else { return };
+        let last = ring.reader.sequence(number).unwrap_or(0);
+        domain.start_item(&item.name, last, None, item.later_use(), &BTreeSet::new());
     }
 }

@@ -2,16 +2,22 @@
 
 use crate::matching::Refusal;
 use crate::node::Node;
+use crate::presence::Presence;
 use crate::publisher::{MESSAGE_BYTES_MAX, Origin, Publisher, Ring};
-use crate::session::{Page, SessionId, Subscription};
+use crate::session::{Page, SessionId};
+use crate::subscriptions::Subscription;
 use nw_api::pubsub::message::{ANSWER_BYTES_MAX, Blob};
-use nw_api::pubsub::{Event, Fragment, Reply, Request, VERSION};
+use nw_api::pubsub::{Event, Fragment, ItemOptions, Reply, Request, ScopePattern, VERSION};
 use nw_faces::local_pubsub::frame_socket::Frame;
 use nw_faces::local_pubsub::{ReaderPage, RingSize};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Bytes of a program's name that are kept.
 const PROGRAM_BYTES_MAX: usize = 64;
+/// Patterns that a connection watches at most.
+const WATCHES_MAX: usize = 64;
+/// Earlier publications of an item that a subscription gets at most.
+const HISTORY_MAX: u32 = 65_536;
 
 impl Node {
     /// Handles a message of an application.
@@ -28,8 +34,8 @@ impl Node {
         match request {
             Request::Hello { version, program } => self.welcome(id, version, program, frame.file),
             Request::Ring { bytes, items } => self.take_ring(id, bytes, items, frame.file),
-            Request::Publish { request, item, keeps_last, name } => {
-                let outcome = self.publish(id, item, keeps_last, &name);
+            Request::Publish { request, item, options, name } => {
+                let outcome = self.publish(id, item, options, &name);
                 self.reply(id, request, outcome)
             }
             Request::Unpublish { request, item } => {
@@ -37,12 +43,36 @@ impl Node {
                 self.reply(id, request, outcome)
             }
             Request::Subscribe { request, subscription, wants_last, pattern } => {
-                let outcome = self.subscribe(id, request, subscription, wants_last, &pattern);
-                match outcome {
-                    Ok(()) => Ok(()),
-                    refused => self.reply(id, request, refused),
-                }
+                let history = u32::from(wants_last);
+                self.subscribe(id, request, subscription, (history, false), &pattern)
             }
+            Request::SubscribeHistory { request, subscription, history, pattern } => {
+                self.subscribe(id, request, subscription, (history, false), &pattern)
+            }
+            Request::SubscribeHere { request, subscription, history, pattern } => {
+                self.subscribe(id, request, subscription, (history, true), &pattern)
+            }
+            Request::PublishScope { request, strategy, name } => {
+                let outcome = self.publish_scope(id, strategy, &name);
+                self.reply(id, request, outcome)
+            }
+            Request::UnpublishScope { request, name } => {
+                let outcome = self.unpublish_scope(id, &name);
+                self.reply(id, request, outcome)
+            }
+            Request::AddParent { request, name, parent } => {
+                let outcome = self.add_parent(id, &name, &parent);
+                self.reply(id, request, outcome)
+            }
+            Request::RemoveParent { request, name, parent } => {
+                let outcome = self.remove_parent(id, &name, &parent);
+                self.reply(id, request, outcome)
+            }
+            Request::Route { request, item, route } => {
+                let outcome = self.set_route(id, item, route);
+                self.reply(id, request, outcome)
+            }
+            Request::Watch { request, pattern } => self.start_watch(id, request, &pattern),
             Request::Unsubscribe { request, subscription } => {
                 let outcome = self.unsubscribe(id, subscription);
                 self.reply(id, request, outcome)
@@ -122,11 +152,11 @@ impl Node {
         Ok(())
     }
 
-    fn publish(
+    pub(crate) fn publish(
         &mut self,
         id: SessionId,
         item: u32,
-        keeps_last: bool,
+        options: ItemOptions,
         name: &str,
     ) -> Result<(), Refusal> {
         let name = name.parse().map_err(|fault| (Reply::InvalidName, format!("{fault}")))?;
@@ -139,10 +169,10 @@ impl Node {
         if let Some(writer) = &ring.writer {
             writer.start_item(item, 0);
         }
-        self.add_item(id, item, name, keeps_last)
+        self.add_item(id, item, name, options)
     }
 
-    fn unpublish(&mut self, id: SessionId, item: u32) -> Result<(), Refusal> {
+    pub(crate) fn unpublish(&mut self, id: SessionId, item: u32) -> Result<(), Refusal> {
         let publisher = self.publishers.get(&id);
         if !publisher.is_some_and(|publisher| publisher.items.contains_key(&item)) {
             return Err((Reply::Missing, format!("there is no item {item}")));
@@ -151,57 +181,101 @@ impl Node {
         Ok(())
     }
 
+    /// Sends an application the events of a pattern.
+    fn start_watch(&mut self, id: SessionId, request: u32, pattern: &str) -> Result<(), String> {
+        let outcome = match pattern.parse::<ScopePattern>() {
+            Err(fault) => Err((Reply::InvalidName, format!("{fault}"))),
+            Ok(_) if self.watch_count(id) >= WATCHES_MAX => {
+                Err((Reply::Full, format!("a connection can watch {WATCHES_MAX} patterns")))
+            }
+            Ok(pattern) => {
+                self.reply(id, request, Ok(()))?;
+                self.watch(id, pattern);
+                return Ok(());
+            }
+        };
+        self.reply(id, request, outcome)
+    }
+
+    /// Subscribes, and replies.
     fn subscribe(
         &mut self,
         id: SessionId,
         request: u32,
         subscription: u32,
-        wants_last: bool,
+        (history, is_here): (u32, bool),
         pattern: &str,
-    ) -> Result<(), Refusal> {
-        let pattern: nw_api::pubsub::ScopePattern =
+    ) -> Result<(), String> {
+        match self.add_subscription(id, subscription, (history, is_here), pattern) {
+            Ok(pattern) => {
+                // The reply is first, so that the application knows what it may receive.
+                self.reply(id, request, Ok(()))?;
+                self.match_subscription(id, &pattern, history);
+                Ok(())
+            }
+            Err(refusal) => self.reply(id, request, Err(refusal)),
+        }
+    }
+
+    pub(crate) fn add_subscription(
+        &mut self,
+        id: SessionId,
+        subscription: u32,
+        (history, is_here): (u32, bool),
+        pattern: &str,
+    ) -> Result<ScopePattern, Refusal> {
+        let pattern: ScopePattern =
             pattern.parse().map_err(|fault| (Reply::InvalidName, format!("{fault}")))?;
         let limit = self.config.items_per_application as usize;
-        let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
-        if session.subscriptions.contains_key(&subscription) {
+        let Some(session) = self.sessions.get_mut(&id) else { return Ok(pattern) };
+        if session.subscriptions.contains(subscription) {
             return Err((Reply::Exists, format!("subscription {subscription} is in use")));
         }
         if session.subscriptions.len() >= limit {
             let text = "pubsub.items_per_application is reached: end subscriptions, or raise it";
             return Err((Reply::Full, text.into()));
         }
-        let new = Subscription { pattern: pattern.clone(), wants_last };
-        session.subscriptions.insert(subscription, new);
-        self.patterns_changed |= self.index.insert_subscription(pattern.clone(), id);
-        // The reply is first, so that the application knows what it may receive.
-        let _ = self.reply(id, request, Ok(()));
-        self.match_subscription(id, &pattern, wants_last);
-        Ok(())
+        let history = history.min(HISTORY_MAX);
+        let new = Subscription { pattern: pattern.clone(), history, is_here };
+        let is_new = session.subscriptions.insert(subscription, new);
+        self.index.insert_subscription(pattern.clone(), id);
+        self.patterns_changed = true;
+        if is_new {
+            self.report_presence(id, &Presence::Pattern(pattern.clone()), true);
+        }
+        Ok(pattern)
     }
 
-    fn unsubscribe(&mut self, id: SessionId, subscription: u32) -> Result<(), Refusal> {
+    pub(crate) fn unsubscribe(&mut self, id: SessionId, subscription: u32) -> Result<(), Refusal> {
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
-        let Some(ended) = session.subscriptions.remove(&subscription) else {
+        let Some((ended, is_last)) = session.subscriptions.remove(subscription) else {
             return Err((Reply::Missing, format!("there is no subscription {subscription}")));
         };
-        let has_same = session.subscriptions.values().any(|other| other.pattern == ended.pattern);
-        if !has_same {
-            self.patterns_changed |= self.index.remove_subscription(&ended.pattern, id);
+        self.patterns_changed = true;
+        if is_last {
+            self.index.remove_subscription(&ended.pattern, id);
+            self.detach_unmatched(id, &ended.pattern);
+            self.report_presence(id, &Presence::Pattern(ended.pattern), false);
         }
-        self.detach_unmatched(id);
         Ok(())
     }
 
     /// Takes a publication, or a part, of an application without a ring.
-    fn take_data(&mut self, id: SessionId, item: u32, part: Fragment) -> Result<(), String> {
+    pub(crate) fn take_data(
+        &mut self,
+        id: SessionId,
+        item: u32,
+        part: Fragment,
+    ) -> Result<(), String> {
         let Some(publisher) = self.publishers.get_mut(&id) else {
             return Err("it published before it announced an item".into());
         };
         let Some(ring) = &mut publisher.ring else { return Err("it has no ring".into()) };
-        let next = ring.reader.sequence(item).map_or(1, |last| last + 1);
         if ring.writer.is_none() || !publisher.items.contains_key(&item) {
             return Err("it sent a publication for an item that it did not announce".into());
         }
+        // Only in a ring that this node writes do numbers go up one by one.
+        let next = ring.reader.sequence(item).map_or(1, |last| last + 1);
         if part.sequence != next || part.total_bytes > MESSAGE_BYTES_MAX as u64 {
             return Err(format!("its publication {} should be {next}", part.sequence));
         }
@@ -234,3 +308,6 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

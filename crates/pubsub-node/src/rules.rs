@@ -6,6 +6,8 @@
 use nw_api::config::PubSubRule;
 use nw_api::pubsub::{ItemName, ScopePattern};
 use nw_faces::credentials::Credentials;
+use nw_trust::VerifyKey;
+use nw_trust::publication::{PublicationFault, PublicationKeys, read_public_key};
 
 /// One of those a rule allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,19 +48,21 @@ impl Subject {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Rule {
     scope: ScopePattern,
     publish: Vec<Subject>,
     subscribe: Vec<Subject>,
+    /// Keys that publications must be signed with; `None` if they need no signature.
+    keys: Option<PublicationKeys>,
 }
 
 /// All rules, in the file's order.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Rules(Vec<Rule>);
 
 impl Rules {
-    /// Reads the rules of a configuration.
+    /// Reads the rules of a configuration, and the files of their keys.
     ///
     /// # Errors
     /// A sentence about the first invalid one.
@@ -79,9 +83,34 @@ impl Rules {
                     .map_err(|fault| format!("pubsub_rule: scope {:?}: {fault}", item.scope))?,
                 publish: subjects(&item.publish)?,
                 subscribe: subjects(&item.subscribe)?,
+                keys: match item.signed_by.is_empty() {
+                    true => None,
+                    false => Some(PublicationKeys::new(keys(&item.signed_by)?)),
+                },
             })
         };
         items.iter().map(rule).collect::<Result<Vec<_>, String>>().map(Rules)
+    }
+
+    /// Checks that a publication has the signature that its rule wants, if it wants one.
+    ///
+    /// # Errors
+    /// If it has none, or one of another key, name or number.
+    pub fn check_signature(
+        &mut self,
+        rule: Option<usize>,
+        name: &ItemName,
+        sequence: u64,
+        publication: &[u8],
+    ) -> Result<(), PublicationFault> {
+        let rule = rule.and_then(|rule| self.0.get_mut(rule));
+        let Some(keys) = rule.and_then(|rule| rule.keys.as_mut()) else { return Ok(()) };
+        keys.check(name.plain(), sequence, publication).map(|_| ())
+    }
+
+    /// Returns whether a rule wants publications to be signed.
+    pub fn wants_signature(&self, rule: Option<usize>) -> bool {
+        rule.and_then(|rule| self.0.get(rule)).is_some_and(|rule| rule.keys.is_some())
     }
 
     /// Returns the number of the rule for a name. `None` if the name is for all.
@@ -102,6 +131,29 @@ impl Rules {
     }
 }
 
+/// Reads the keys of files.
+fn keys(texts: &[String]) -> Result<Vec<VerifyKey>, String> {
+    let key = |text: &String| {
+        let (path, is_secret) = match text.strip_prefix("hmac:") {
+            Some(path) => (path, true),
+            None => (text.as_str(), false),
+        };
+        let file = std::fs::read(path)
+            .map_err(|error| format!("pubsub_rule: signed_by {path}: {error}"))?;
+        match is_secret {
+            true if file.is_empty() => Err(format!("pubsub_rule: the secret in {path} is empty")),
+            true => Ok(VerifyKey::from_secret(&file)),
+            false => read_public_key(&file).map_err(|_| {
+                format!(
+                    "pubsub_rule: {path} is neither a certificate nor a public key; for a shared \
+                     secret write hmac:{path}"
+                )
+            }),
+        }
+    };
+    texts.iter().map(key).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,6 +164,7 @@ mod tests {
             scope: scope.into(),
             publish: publish.iter().map(ToString::to_string).collect(),
             subscribe: subscribe.iter().map(ToString::to_string).collect(),
+            signed_by: vec![],
         };
         let rules = Rules::parse(&[
             rule("/plant/secret/**", &["uid:7"], &["gid:8"]),
@@ -131,5 +184,8 @@ mod tests {
         assert!(free.is_none() && rules.may_subscribe(free, user(1, 1)));
         assert!(Rules::parse(&[rule("/a/**", &["uid:x"], &[])]).is_err());
         assert!(Rules::parse(&[rule("a", &[], &[])]).is_err());
+        let signed =
+            |file: &str| PubSubRule { signed_by: vec![file.into()], ..rule("/a", &[], &[]) };
+        assert!(Rules::parse(&[signed("/nowhere")]).is_err_and(|text| text.contains("/nowhere")));
     }
 }

@@ -1,11 +1,12 @@
 //! A connected application: its socket, its reader page, its subscriptions, the rings it reads.
 
-use crate::publisher::MESSAGE_BYTES_MAX;
+use crate::publisher::{Item, MESSAGE_BYTES_MAX};
 use crate::rules::Party;
-use nw_api::pubsub::{Event, ItemName, ScopePattern};
+use crate::subscriptions::Subscriptions;
+use nw_api::pubsub::{Event, ItemName, Strategy};
 use nw_faces::credentials::Credentials;
 use nw_faces::local_pubsub::{FrameSocket, READER_SLOTS_MAX, ReaderPage, SocketFault};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 
 /// Number of a connection. Never reused.
@@ -20,15 +21,6 @@ const RELAY_BYTES_MAX: usize = 4 << 20;
 pub const REPLY_BYTES_MAX: usize = 1 << 20;
 /// Bytes of control messages that may wait before a large publication.
 const CONTROL_BYTES: usize = 64 << 10;
-
-/// A subscription.
-#[derive(Clone, Debug)]
-pub struct Subscription {
-    /// The pattern.
-    pub pattern: ScopePattern,
-    /// Whether the last publication of each item is wanted first.
-    pub wants_last: bool,
-}
 
 /// A reader page and its file.
 #[derive(Debug)]
@@ -55,17 +47,21 @@ pub struct Session {
     pub socket: FrameSocket,
     /// User, group and process, from the kernel.
     pub credentials: Credentials,
+    /// Whether it stands for other nodes.
+    pub is_remote: bool,
     /// Name of the program, in its own words.
     pub program: String,
     /// Whether the first message has arrived.
     pub is_welcome: bool,
     /// Reader page; `None` without shared memory.
     pub page: Option<Page>,
-    /// Subscriptions by the application's number.
-    pub subscriptions: BTreeMap<u32, Subscription>,
+    /// Its subscriptions.
+    pub subscriptions: Subscriptions,
     /// Publishers by slot of the reader page.
     slots: Vec<Option<PublisherId>>,
     slot_of: BTreeMap<PublisherId, u32>,
+    /// Publishers whose rings it has and reads no item of, by the time that this is so.
+    pub paused: VecDeque<PublisherId>,
     /// Publications delivered by messages.
     pub relayed: u64,
     /// Publications lost because the socket was full.
@@ -82,12 +78,14 @@ impl Session {
         Session {
             socket,
             credentials,
+            is_remote: false,
             program: String::new(),
             is_welcome: false,
             page: None,
-            subscriptions: BTreeMap::new(),
+            subscriptions: Subscriptions::default(),
             slots: Vec::new(),
             slot_of: BTreeMap::new(),
+            paused: VecDeque::new(),
             relayed: 0,
             relay_lost: 0,
             pending_lost: BTreeMap::new(),
@@ -97,7 +95,10 @@ impl Session {
 
     /// Returns the application as the subject of a rule.
     pub const fn party(&self) -> Party {
-        Party::Application(self.credentials)
+        match self.is_remote {
+            true => Party::Remote,
+            false => Party::Application(self.credentials),
+        }
     }
 
     /// Queues a message.
@@ -114,12 +115,26 @@ impl Session {
         len <= MESSAGE_BYTES_MAX && (queued < CONTROL_BYTES || queued + len <= RELAY_BYTES_MAX)
     }
 
-    /// Returns whether a subscription matches a name, and whether its last value is wanted.
-    pub fn matches(&self, name: &ItemName) -> Option<bool> {
-        let mut matching =
-            self.subscriptions.values().filter(|subscription| subscription.pattern.matches(name));
-        let first = matching.next()?.wants_last;
-        Some(first || matching.any(|subscription| subscription.wants_last))
+    /// Returns the name of an item as the application is told it: the plain one, unless it asks for
+    /// the domains.
+    pub fn shown_name(&self, name: &ItemName) -> String {
+        let is_whole = self.subscriptions.wants_path(name);
+        if is_whole { name.as_str() } else { name.plain() }.to_owned()
+    }
+
+    /// Returns how many earlier publications the subscriptions to any name of an item want. `None`
+    /// if none matches.
+    pub fn matches_item(&self, item: &Item) -> Option<u32> {
+        let history = item.names().filter_map(|name| self.subscriptions.matches(name)).max();
+        history.filter(|_| !self.is_kept_from(item))
+    }
+
+    /// Returns whether the application would take an item to other domains that stays in a part of
+    /// this one.
+    pub fn is_kept_from(&self, item: &Item) -> bool {
+        item.strategy != Strategy::Domain
+            && item.names().any(|name| self.subscriptions.matches_for(name, true))
+            && !item.names().any(|name| self.subscriptions.matches_for(name, false))
     }
 
     /// Returns a slot of the reader page for a publisher. `None` if all are in use.
@@ -138,10 +153,24 @@ impl Session {
         Some(slot as u32)
     }
 
+    /// Returns the publishers whose rings it has.
+    pub fn rings(&self) -> Vec<PublisherId> {
+        self.slot_of.keys().copied().collect()
+    }
+
+    /// Returns the publisher whose ring is to be taken back for a slot for another one: all slots
+    /// are in use, and it is the one that the application has read nothing of for longest.
+    pub fn ring_to_take_back(&self, publisher: PublisherId) -> Option<PublisherId> {
+        let is_full = self.slot_of.len() >= READER_SLOTS_MAX as usize;
+        let needs_slot = is_full && !self.slot_of.contains_key(&publisher);
+        self.paused.front().copied().filter(|_| needs_slot)
+    }
+
     /// Frees the slot of a publisher and returns it.
     pub fn free_slot(&mut self, publisher: PublisherId) -> Option<u32> {
         let slot = self.slot_of.remove(&publisher)?;
         self.slots[slot as usize] = None;
+        self.paused.retain(|paused| *paused != publisher);
         Some(slot)
     }
 

@@ -42,21 +42,29 @@ impl Node {
         PubSubStatus {
             node: domain.map_or_else(String::new, |domain| domain.node().to_string()),
             applications: self.applications(),
+            scopes: self.scope_status(),
             items_omitted: (self.index.len().saturating_sub(items.len())) as u64,
             items,
             last_values: self.last_values.len() as u64,
             last_values_bytes: self.last_values.bytes() as u64,
+            last_values_dropped: self.last_values.dropped(),
             faults: self.counters.faults,
             refusals: self.counters.refusals,
+            refused_signatures: self.counters.refused_signatures,
             nodes: domain.map_or_else(Vec::new, |domain| domain.nodes()),
             domain: domain.map_or_else(Default::default, |domain| domain.counters()),
+            blackadder: self
+                .blackadder
+                .as_ref()
+                .map_or_else(Default::default, |b| b.counters.clone()),
+            ethernet: self.ethernet_status.clone(),
         }
     }
 
     fn applications(&self) -> Vec<ApplicationStatus> {
         let describe = |(id, session): (&u64, &crate::session::Session)| {
             let (delivered, lost) = session.counts();
-            let patterns = session.subscriptions.values().take(PATTERNS_LISTED_MAX);
+            let patterns = session.subscriptions.iter().take(PATTERNS_LISTED_MAX);
             ApplicationStatus {
                 session: *id,
                 program: session.program.clone(),
@@ -88,13 +96,21 @@ impl Node {
             });
             let subscribers = subscribers.collect();
             let trees = self.domain.as_ref().map(|domain| domain.tree(&item.nodes));
-            Some(PublisherTrace { item: status, subscribers, links: trees.unwrap_or_default() })
+            let paths = self.domain.iter().flat_map(|domain| domain.forwarding_paths(&item.nodes));
+            let stages = self.domain.iter().flat_map(|domain| domain.staged_trees(&item.nodes));
+            Some(PublisherTrace {
+                item: status,
+                subscribers,
+                links: trees.unwrap_or_default(),
+                paths: paths.map(|path| path.to_string()).collect(),
+                stages: stages.collect(),
+            })
         });
         let publishers = publishers.collect();
         let matching: BTreeMap<_, _> = self
             .sessions
             .iter()
-            .filter(|(_, session)| session.matches(name).is_some())
+            .filter(|(_, session)| session.subscriptions.matches(name).is_some())
             .map(|(id, session)| (*id, session.program.clone()))
             .collect();
         let rule = self.rules.find(name);
@@ -126,5 +142,8 @@ fn item_status(id: PublisherId, publisher: &Publisher, number: u32, item: &Item)
         published: sequence.unwrap_or(0),
         subscribers: item.subscribers.len() as u64,
         nodes: item.nodes.len() as u64,
+        choice: item.choice.map_or_else(String::new, |choice| choice.to_string()),
+        strength: u64::from(item.strength),
+        standby: item.is_standby(),
     }
 }

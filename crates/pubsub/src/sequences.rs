@@ -181,6 +181,26 @@ impl GapDetector {
         Some(gap)
     }
 
+    /// Starts counting the requests for a missing number afresh, because a part of its publication
+    /// arrived.
+    pub fn restart_requests(&mut self, sequence: u64, now: Timestamp) {
+        if let Some(missing) = self.missing.get_mut(&sequence) {
+            *missing = Missing { due: now.plus_millis(self.policy.interval_ms), requests: 0 };
+        }
+    }
+
+    /// Returns whether a number has been neither received nor lost.
+    pub fn is_open(&self, sequence: u64) -> bool {
+        self.next.is_none_or(|next| sequence >= next) || self.missing.contains_key(&sequence)
+    }
+
+    /// Returns the first number that is neither received nor lost; 0 before the first publication.
+    /// All publications before it can be passed on in order.
+    pub fn first_open(&self) -> u64 {
+        let first_missing = self.missing.first_key_value().map(|(number, _)| *number);
+        first_missing.or(self.next).unwrap_or(0)
+    }
+
     /// Gives up all missing numbers up to `last`, which the publisher does not have any more.
     pub fn give_up(&mut self, last: u64) {
         let before = self.missing.len();
@@ -234,11 +254,14 @@ mod tests {
         assert_eq!(detector.receive(7, at(1)), Arrival::Late);
         assert_eq!(detector.take_due(at(1)), None);
         assert_eq!(detector.deadline(), Some(at(2)));
+        assert_eq!(detector.first_open(), 6);
+        assert_eq!([5, 6, 7, 10].map(|n| detector.is_open(n)), [false, true, false, true]);
         assert_eq!(detector.take_due(at(2)), Some(Gap { first: 6, last: 6 }));
         assert_eq!(detector.take_due(at(2)), Some(Gap { first: 8, last: 8 }));
         assert_eq!(detector.take_due(at(2)), None);
         assert_eq!(detector.receive(6, at(3)), Arrival::Late);
         assert_eq!(detector.receive(6, at(3)), Arrival::Duplicate);
+        assert_eq!(detector.first_open(), 8);
         assert_eq!(detector.take_due(at(12)), Some(Gap { first: 8, last: 8 }));
         assert_eq!(
             (detector.take_due(at(22)), detector.take_lost(), detector.take_lost()),
@@ -246,6 +269,14 @@ mod tests {
         );
         assert_eq!(detector.receive(8, at(23)), Arrival::Duplicate, "it was told as lost");
         assert_eq!((detector.received(), detector.lost(), detector.missing()), (4, 1, 0));
+        assert_eq!(detector.first_open(), 10);
+        detector.announce(10, at(30));
+        for now in [32, 42] {
+            assert!(detector.take_due(at(now)).is_some());
+        }
+        detector.restart_requests(10, at(45));
+        assert_eq!(detector.take_due(at(54)), None);
+        assert!(detector.take_due(at(55)).is_some(), "a part arrived, so it is requested again");
     }
 
     #[test]

@@ -4,10 +4,12 @@ mod common;
 
 use common::{client, code, republish, request, run};
 use nw_pubsub::names::parse_name;
+use nw_pubsub::parents::{ParentError, Parents};
 use nw_pubsub::{
     Effect, PublisherChoice, Rendezvous, RendezvousLimits, Request, ReturnCode, Strategy, Timestamp,
 };
 use nw_wire::publication::{Id, Label, Operation, RequestFlags};
+use std::collections::BTreeSet;
 
 const NOW: Timestamp = Timestamp::START;
 
@@ -396,4 +398,40 @@ fn hundred_thousand_items_take_less_than_400_bytes_each() {
     assert!(bytes_each < 400.0, "{bytes_each} bytes an item");
     assert!((bytes_each - estimated_each).abs() < 60.0, "the estimate is {estimated_each}");
     assert_eq!(rendezvous.size().items, ITEMS as usize);
+}
+
+/// Scopes that are republished at random: a table of further parents refuses the same requests as
+/// the graph, and gives an item the same names.
+#[test]
+fn names_by_further_parents_are_the_identifiers_of_the_graph() {
+    let mut state = 7;
+    let mut random = |below: u64| {
+        state = nw_packet_types::random::splitmix64(state);
+        state % below
+    };
+    let mut refused = 0;
+    for _ in 0..200 {
+        let (mut rendezvous, mut parents) = (empty(), Parents::default());
+        run(&mut rendezvous, &request(Operation::PublishScope, 1, "/r"));
+        for scope in 0..6 {
+            run(&mut rendezvous, &request(Operation::PublishScope, 1, &format!("/r/s{scope}")));
+        }
+        let item = request(Operation::PublishItem, 1, "/r/s0/i");
+        let effects = run(&mut rendezvous, &item);
+        assert_eq!(effects.len(), 1, "{effects:?}");
+        let Effect::Membership(change) = &effects[0] else { panic!("{effects:?}") };
+        for _ in 0..8 {
+            let (child, parent) = (format!("/r/s{}", random(6)), format!("/r/s{}", random(6)));
+            let republished = republish(Operation::PublishScope, 1, &child, &parent);
+            let code = code(&rendezvous.handle(&republished, NOW));
+            let outcome = parents.insert(&child, &parent);
+            refused += u64::from(code == ReturnCode::Cycle);
+            assert_eq!(code == ReturnCode::Cycle, outcome == Err(ParentError::Cycle), "{child}");
+        }
+        let found = rendezvous.membership(change.item).expect("it is published").ids;
+        let names = parents.names("/r/s0/i");
+        let expected: BTreeSet<Id> = names.iter().map(|name| parse_name(name).unwrap()).collect();
+        assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
+    }
+    assert!(refused > 100, "{refused}");
 }

@@ -8,7 +8,7 @@ use nw_api::rest::Problem;
 use nw_router::introspection::QueryError;
 
 /// A request that failed, as the client receives it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ApiError(pub Problem);
 
 impl ApiError {
@@ -23,7 +23,9 @@ impl IntoResponse for ApiError {
         let status =
             u16::try_from(self.0.code).ok().and_then(|code| StatusCode::from_u16(code).ok());
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (status, Json(self.0)).into_response();
+        let mut response = (status, Json(self.0.clone())).into_response();
+        // For layers around the handler, such as an audit.
+        response.extensions_mut().insert(self);
         if status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);

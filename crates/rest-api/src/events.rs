@@ -8,7 +8,7 @@
 use crate::State;
 use crate::api_error::ApiError;
 use crate::extract::Query;
-use crate::page::create_page_ticket;
+use crate::page::{PageUser, create_page_ticket};
 use crate::stream;
 use axum::Json;
 use axum::body::Bytes;
@@ -221,7 +221,7 @@ fn encode(id: u64, change: &RouterChange) -> Bytes {
 pub async fn create_ticket(
     Shared(state): Shared<State>,
 ) -> Result<(StatusCode, Json<PageTicket>), ApiError> {
-    create_page_ticket(state.page.as_deref())
+    create_page_ticket(state.page.as_deref(), PageUser::default())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! * The Unix socket: its file permissions decide.
 //! * `control.listen`: everything with the token. If no token is configured, only [`OPEN_PATHS`].
 //! * `control.metrics_listen`: only [`OPEN_PATHS`], which report and never change anything.
+//! * A listener with TLS: everything but requests of web pages; the program checks tokens itself.
 //! * `page.listen`: the page's files, and everything with a session of the page (decision 0075).
 //!
 //! A browser lets web pages send requests to this machine. Such a request has an `Origin`, or a
@@ -10,6 +11,7 @@
 //! the request has the token, which no web page knows.
 
 use crate::api_error::ApiError;
+use crate::entry::{Entry, Peer};
 use crate::page::{self, PageAccess};
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
@@ -42,6 +44,8 @@ pub enum Rules {
     },
     /// `page.listen`.
     Page(Arc<PageAccess>),
+    /// A listener with TLS, where the program itself decides.
+    Tls(Arc<rustls::ServerConfig>),
 }
 
 /// Passes a request on, or answers it with an error.
@@ -52,6 +56,15 @@ pub async fn guard(State(rules): State<Rules>, request: Request, next: Next) -> 
             .and_then(|host| access.check(request.method(), uri, headers, host)),
         _ => rules.check(uri, headers),
     };
+    let user = match &rules {
+        Rules::Page(access) => access.user(headers),
+        _ => None,
+    };
+    let shown = matches!(rules, Rules::Page(_)).then(|| headers.clone());
+    let mut request = request;
+    user.map(|user| request.extensions_mut().insert(user));
+    let peer = request.extensions().get::<Peer>().copied().unwrap_or_default();
+    request.extensions_mut().insert(rules.entry(peer));
     let mut response = match checked {
         Err(refused) => refused.into_response(),
         Ok(()) => match timeout(REQUEST_TIMEOUT, next.run(request)).await {
@@ -59,8 +72,9 @@ pub async fn guard(State(rules): State<Rules>, request: Request, next: Next) -> 
             Err(_) => ApiError::new(408, "the request took too long").into_response(),
         },
     };
-    if matches!(rules, Rules::Page(_)) {
+    if let (Rules::Page(access), Some(shown)) = (&rules, shown) {
         page::add_headers(&mut response);
+        response = access.limit_stream(&shown, response);
     }
     response
 }
@@ -77,12 +91,28 @@ fn requested_host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Result<&'a str, A
 }
 
 impl Rules {
+    const fn entry(&self, peer: Peer) -> Entry {
+        match self {
+            Rules::Unix => Entry::Unix(peer.0),
+            Rules::Page(_) => Entry::Page,
+            Rules::Tls(_) => Entry::Tls,
+            Rules::Control(_) | Rules::Metrics { .. } => Entry::Tcp,
+        }
+    }
+
     fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
         let host = requested_host(uri, headers)?;
         let token = match self {
             Rules::Unix => return Ok(()),
             Rules::Control(token) => token.as_deref(),
             Rules::Metrics { .. } | Rules::Page(_) => None,
+            // No page of this program is served there.
+            Rules::Tls(_) => {
+                return match single_value(headers, header::ORIGIN)? {
+                    None => Ok(()),
+                    Some(_) => Err(ApiError::new(403, "web pages may not send requests here")),
+                };
+            }
         };
         let shown_token = single_value(headers, header::AUTHORIZATION)?.and_then(bearer);
         let has_token = token

@@ -2,24 +2,28 @@
 //! runtime, so it never delays packets.
 //!
 //! * Bounds on connections: `control.connections` on the Unix socket, as many on `control.listen`
-//!   and as many on `control.metrics_listen`; `page.connections` on `page.listen`. Others wait in
-//!   the kernel.
+//!   and as many on `control.metrics_listen`; `page.connections` on `page.listen`; those of a
+//!   listener with TLS. Others wait in the kernel.
+//! * A handshake of TLS within 5 s.
 //! * One request per connection: its head within 5 s and 16 KiB, its body within 30 s and 64 KiB.
 //! * A client that reads nothing of a response for 10 s is disconnected.
 
+use crate::entry::{Peer, TlsListener};
 use crate::guard::{Rules, guard};
-use crate::logs::LogSwitch;
-use crate::page::{self, PageAccess};
+use crate::page::{self, PageAccess, TlsError};
 use crate::router_client::RouterClient;
-use crate::{State, openapi};
+use crate::{Programs, State, openapi};
 use axum::Router;
+use axum::http::Request;
 use axum::middleware::from_fn_with_state;
 use core::future::Future;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use core::task::{Context, Poll, ready};
 use core::time::Duration;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use nw_api::config::{Control, Page};
@@ -36,7 +40,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Semaphore, oneshot};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -72,6 +77,12 @@ pub enum ServeError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A page without an address.
+    #[error("the page has no address: give one, such as 127.0.0.1:6390")]
+    NoAddress,
+    /// The page's certificate can't be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The thread can't be started.
     #[error("can't start the control thread: {0}")]
     Thread(io::Error),
@@ -115,13 +126,14 @@ pub fn serve(
     path: Option<&Path>,
     inherited: Option<UnixListener>,
     handle: Handle,
-    logs: Arc<dyn LogSwitch>,
+    programs: Programs,
     page: &Page,
 ) -> Result<Server, ServeError> {
     let access = page_access(page, "router")?;
     let state = State {
         router: RouterClient::new(handle),
-        logs,
+        logs: programs.logs,
+        pubsub: programs.pubsub,
         face_metrics: config.face_metrics,
         events: Arc::default(),
         page: access.clone(),
@@ -143,7 +155,7 @@ pub fn page_access(
         return Ok(None);
     }
     let token = page.token_file.as_deref().map(read_token).transpose()?;
-    Ok(Some(PageAccess::new(page, program, token)))
+    Ok(Some(PageAccess::new(page, program, token)?))
 }
 
 /// Serves any paths, with the same bounds and access control as [`serve`].
@@ -170,6 +182,22 @@ pub fn serve_paths_and_page(
     router: Router,
     page: Option<(&Page, Arc<PageAccess>)>,
 ) -> Result<Server, ServeError> {
+    serve_with_tls(config, (path, inherited), router, page, None)
+}
+
+/// Serves any paths as [`serve_paths_and_page`] does, and by TLS as well. `unix` is the path of the
+/// Unix socket and one that systemd has opened.
+///
+/// # Errors
+/// As [`serve`].
+pub fn serve_with_tls(
+    config: &Control,
+    unix: (Option<&Path>, Option<UnixListener>),
+    router: Router,
+    page: Option<(&Page, Arc<PageAccess>)>,
+    tls: Option<TlsListener>,
+) -> Result<Server, ServeError> {
+    let (path, inherited) = unix;
     let token = config.token_file.as_deref().map(read_token).transpose()?;
     let own_path = path.filter(|_| inherited.is_none());
     let unix = match (inherited, path) {
@@ -188,6 +216,12 @@ pub fn serve_paths_and_page(
         tcp.extend(bind_page(page, &access)?);
         addresses.push(access.url());
         limits.page = semaphore(page.connections);
+    }
+    if let Some(tls) = tls {
+        let (local, socket) = bind(&tls.address)?;
+        addresses.push(format!("https://{local}"));
+        limits.tls = semaphore(tls.connections);
+        tcp.push((socket, Rules::Tls(tls.config)));
     }
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::Builder::new()
@@ -266,6 +300,7 @@ struct Limits {
     control: Arc<Semaphore>,
     metrics: Arc<Semaphore>,
     page: Arc<Semaphore>,
+    tls: Arc<Semaphore>,
 }
 
 impl Limits {
@@ -275,6 +310,7 @@ impl Limits {
             control: semaphore(connections),
             metrics: semaphore(connections),
             page: semaphore(connections),
+            tls: semaphore(connections),
         }
     }
 }
@@ -321,6 +357,10 @@ fn listen(
             Arc::clone(&limits.unix),
             Arc::clone(open_connections),
             move |context| socket.poll_accept(context).map_ok(|(stream, _)| stream),
+            |stream: tokio::net::UnixStream| {
+                let peer = Peer(stream.peer_cred().ok().map(|peer| peer.uid()));
+                core::future::ready(Ok((stream, peer)))
+            },
         ));
     }
     for (socket, rules) in tcp {
@@ -328,42 +368,58 @@ fn listen(
         let (permits, router) = match &rules {
             Rules::Metrics { .. } => (&limits.metrics, router.clone()),
             Rules::Page(access) => (&limits.page, page::router(Arc::clone(access), router.clone())),
+            Rules::Tls(_) => (&limits.tls, router.clone()),
             Rules::Unix | Rules::Control(_) => (&limits.control, router.clone()),
         };
+        let acceptor = match &rules {
+            Rules::Tls(config) => Some(TlsAcceptor::from(Arc::clone(config))),
+            Rules::Page(access) => access.tls().map(TlsAcceptor::from),
+            _ => None,
+        };
         let router = router.layer(from_fn_with_state(rules, guard));
-        tokio::spawn(accept(
-            router,
-            Arc::clone(permits),
-            Arc::clone(open_connections),
-            move |context| socket.poll_accept(context).map_ok(|(stream, _)| stream),
-        ));
+        let (permits, open_connections) = (Arc::clone(permits), Arc::clone(open_connections));
+        let poll = move |context: &mut Context<'_>| {
+            socket.poll_accept(context).map_ok(|(stream, _)| stream)
+        };
+        match acceptor {
+            None => {
+                let plain = |stream| core::future::ready(Ok((stream, Peer::default())));
+                tokio::spawn(accept(router, permits, open_connections, poll, plain));
+            }
+            Some(acceptor) => {
+                let shake = move |stream| {
+                    let handshake = acceptor.accept(stream);
+                    async { Ok((timeout(HEAD_TIMEOUT, handshake).await??, Peer::default())) }
+                };
+                tokio::spawn(accept(router, permits, open_connections, poll, shake));
+            }
+        }
     }
     Ok(())
 }
 
-async fn accept<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+/// Accepts connections. `prepare` returns the stream of a connection, and its peer.
+async fn accept<S, T, F>(
     router: Router,
     permits: Arc<Semaphore>,
     open_connections: Arc<AtomicUsize>,
     poll: impl Fn(&mut Context<'_>) -> Poll<io::Result<S>>,
-) {
+    prepare: impl Fn(S) -> F,
+) where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    F: Future<Output = io::Result<(T, Peer)>> + Send + 'static,
+{
     loop {
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         match core::future::poll_fn(&poll).await {
             Ok(stream) => {
                 let (router, open_connections) = (router.clone(), Arc::clone(&open_connections));
+                let prepared = prepare(stream);
                 open_connections.fetch_add(1, Relaxed);
                 tokio::spawn(async move {
-                    let io = TokioIo::new(StallTimeout { stream, stall_timer: None });
-                    let result = http1::Builder::new()
-                        .timer(TokioTimer::new())
-                        .header_read_timeout(HEAD_TIMEOUT)
-                        .max_buf_size(HEAD_BYTES_MAX)
-                        .keep_alive(false)
-                        .serve_connection(io, TowerToHyperService::new(router))
-                        .await;
-                    if let Err(error) = result {
-                        tracing::debug!(%error, "a control connection ended with an error");
+                    match prepared.await {
+                        Ok((stream, peer)) => serve_connection(stream, peer, router).await,
+                        Err(error) => tracing::debug!(%error, "a TLS handshake failed"),
                     }
                     open_connections.fetch_sub(1, Relaxed);
                     drop(permit);
@@ -374,6 +430,41 @@ async fn accept<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 sleep(ACCEPT_PAUSE).await;
             }
         }
+    }
+}
+
+async fn serve_connection<T>(stream: T, peer: Peer, router: Router)
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let io = TokioIo::new(StallTimeout { stream, stall_timer: None });
+    let service = PeerService { service: TowerToHyperService::new(router), peer };
+    let result = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .keep_alive(false)
+        .serve_connection(io, service)
+        .await;
+    if let Err(error) = result {
+        tracing::debug!(%error, "a control connection ended with an error");
+    }
+}
+
+/// Adds the peer of a connection to each of its requests.
+struct PeerService {
+    service: TowerToHyperService<Router>,
+    peer: Peer,
+}
+
+impl Service<Request<Incoming>> for PeerService {
+    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer);
+        self.service.call(request)
     }
 }
 

@@ -83,6 +83,12 @@ fn write_samples(snapshot: &Snapshot, text: &mut Text) {
                 text.sample(&[&face.face_id, &face.uri, &"out"], face.out_bytes);
             }
         }
+        "nw_face_held_interests" => text.face_samples(snapshot, |face| face.held_interests),
+        "nw_face_shaping_rate_bytes" => text.face_samples(snapshot, |face| face.shaping_rate_bytes),
+        "nw_face_refused_interests_total" => {
+            text.face_samples(snapshot, |face| face.refused_interests);
+        }
+        "nw_face_shaping_marks_total" => text.face_samples(snapshot, |face| face.shaping_marks),
         "nw_packets_total" => {
             let counts = [
                 ("in", [forwarder.in_interests, forwarder.in_data, forwarder.in_nacks]),
@@ -184,6 +190,15 @@ impl Text {
             self.metric.labels.iter().copied().zip(labels.iter().copied()).collect();
         self.out.sample(self.metric.name, &labels, value);
     }
+
+    /// Writes a line for each face that has the value.
+    fn face_samples(&mut self, snapshot: &Snapshot, value: impl Fn(&FaceStatus) -> Option<u64>) {
+        for face in &snapshot.faces {
+            if let Some(value) = value(face) {
+                self.sample(&[&face.face_id, &face.uri], value);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -197,6 +212,8 @@ mod tests {
     fn snapshot() -> Snapshot {
         let mut face = FaceStatus::new(256, "unix:///tmp/\"odd\\\n", "fd://3", FaceScope::Local);
         face.out_data = 7;
+        (face.held_interests, face.shaping_rate_bytes) = (Some(12), Some(1_250_000));
+        (face.refused_interests, face.shaping_marks) = (Some(3), Some(4));
         let mut status = RouterStatus::default();
         status.forwarder.satisfied_interests = 10;
         status.content_store.hits = 4;

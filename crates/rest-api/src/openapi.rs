@@ -2,7 +2,9 @@
 
 use crate::api_error::ApiError;
 use crate::document::complete;
-use crate::{State, content_store, events, faces, logs, metrics, routes, status, tap, trace};
+use crate::{
+    State, content_store, events, faces, logs, metrics, pubsub, routes, status, tap, trace,
+};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::get;
@@ -21,12 +23,14 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
             Counters count since the start of the router, or of the face.",
         license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT")
     ),
+    components(schemas(nw_api::recording::Recording)),
     tags(
         (name = "router", description = "The router as a whole"),
         (name = "faces", description = "Interfaces to peers and applications"),
         (name = "routes", description = "Routes (RIB) and forwarding entries (FIB)"),
         (name = "strategies", description = "Forwarding strategies by prefix"),
         (name = "content store", description = "Cached Data packets"),
+        (name = "publish/subscribe", description = "Applications, items and trees"),
         (name = "log", description = "Log levels"),
         (name = "metrics", description = "Monitoring")
     )
@@ -51,6 +55,8 @@ fn paths() -> OpenApiRouter<State> {
         .routes(paths!(content_store::info, content_store::change))
         .routes(paths!(content_store::erase))
         .routes(paths!(logs::shown, logs::set))
+        .routes(paths!(pubsub::status))
+        .routes(paths!(pubsub::trace))
         .routes(paths!(events::events))
         .routes(paths!(events::create_ticket))
         .routes(paths!(metrics::show))

@@ -3,7 +3,7 @@
 
 use nw_api::config::{Config, Control, Mode, Udp};
 use nw_api::rest::LogLine;
-use nw_rest_api::{LogSwitch, Server, serve};
+use nw_rest_api::{LogSwitch, Programs, Server, serve};
 use nw_router::{Handle, Host};
 use serde_json::{Value, json};
 use std::io::{ErrorKind, Read, Write};
@@ -53,8 +53,15 @@ impl TestServer {
         let handle = host.handle();
         let path = config.control_path(&nw_router::unix_path(&config)).unwrap();
         let logs = Arc::new(Logs(Mutex::new("info".into())));
-        let server =
-            serve(&config.control, Some(&path), None, handle.clone(), logs, &config.page).unwrap();
+        let server = serve(
+            &config.control,
+            Some(&path),
+            None,
+            handle.clone(),
+            Programs { logs, pubsub: None },
+            &config.page,
+        )
+        .unwrap();
         let tcp = server.addresses().iter().find_map(|address| address.parse().ok());
         let router = std::thread::spawn(move || host.run().unwrap());
         TestServer {

@@ -553,5 +553,14 @@ pub fn face_status(status: &FaceStatus, now: Timestamp) -> api::FaceStatus {
         in_bytes: counters.in_bytes,
         out_bytes: counters.out_bytes,
         flags: status.flags.0,
+        held_interests: status.shaping.map(|shaping| shaping.held),
+        refused_interests: some_if_counted(counters.shaping.refused),
+        shaping_marks: some_if_counted(counters.shaping.marked),
+        shaping_rate_bytes: status.shaping.map(|shaping| shaping.bytes_per_s),
     }
+}
+
+/// Returns a counter that few faces have. `None` if it is 0.
+fn some_if_counted(count: u64) -> Option<u64> {
+    (count > 0).then_some(count)
 }

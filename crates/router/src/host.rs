@@ -8,7 +8,9 @@
 //! ```
 //!
 //! The clock is read once per wake-up. Management has a bounded time per iteration, so that packets
-//! never wait long. Without work the thread sleeps until the next timer.
+//! never wait long. Busy faces do not delay what others sent: outgoing packets are written also
+//! within an iteration, and a socket that many new peers send to is read after all others. Without
+//! work the thread sleeps until the next timer.
 
 use crate::StartError;
 use crate::authority::Authority;
@@ -28,6 +30,7 @@ use nw_api::config::Config;
 use nw_api::management::FaceEventKind;
 use nw_api::rest::EventLoopStats;
 use nw_control::{Control, Ingress, OperationId, Refusal};
+use nw_element_api::capture::FaceLabel;
 use nw_element_api::{FaceId, FaceTable, Kind, Packet, Pool, Scope, Shortages, Timestamp};
 use nw_faces::{FaceEvent, Faces};
 use nw_trust::PeerGroup;
@@ -45,6 +48,9 @@ use std::time::{self, Duration};
 const MANAGEMENT_PER_ITERATION: Duration = Duration::from_micros(250);
 /// Management Interests that are processed before their replies are forwarded.
 const MANAGEMENT_INTERESTS_MAX: usize = 8;
+/// Packets received in one iteration after which outgoing ones are written: with many busy faces
+/// they would wait for all of them.
+pub(crate) const UNSENT_MAX: usize = 128;
 /// Socket events per call of `epoll_wait`.
 const EVENTS_MAX: usize = 256;
 /// Chunks of 64 KiB in the packet pool of a shard.
@@ -198,27 +204,8 @@ impl Host {
                 shard_pool.links_mut().waker().set_awake();
             }
             self.process_shard_messages(now);
-            for event in &events {
-                match event.data.u64() {
-                    SHARD_WAKE_TOKEN => self.clear_waker(),
-                    // Level-triggered: the event is reported again in the next iteration.
-                    token if token != WAKE_TOKEN && self.is_backpressured() => {}
-                    WAKE_TOKEN => {
-                        if !self.process_requests(now) {
-                            return Ok(());
-                        }
-                    }
-                    token => {
-                        self.faces.on_ready(
-                            now,
-                            token,
-                            event.flags,
-                            &mut self.pool,
-                            &mut self.batch,
-                        );
-                        self.forward(now);
-                    }
-                }
+            if !self.process_events(now, &events) {
+                return Ok(());
             }
             self.report_face_events(now);
             self.faces.flush(&mut self.pool);
@@ -232,6 +219,48 @@ impl Host {
                 shard_pool.links_mut().wake_peers();
             }
         }
+    }
+
+    /// Reads the ready sockets and forwards their packets; those flooded by new peers last. Returns
+    /// `false` if the router must stop.
+    fn process_events(&mut self, now: Timestamp, events: &[epoll::Event]) -> bool {
+        let (mut unsent, mut flooded) = (0, 0);
+        for event in events {
+            match event.data.u64() {
+                SHARD_WAKE_TOKEN => self.clear_waker(),
+                // Level-triggered: the event is reported again in the next iteration.
+                token if token != WAKE_TOKEN && self.is_backpressured() => {}
+                WAKE_TOKEN => {
+                    if !self.process_requests(now) {
+                        return false;
+                    }
+                }
+                token if self.faces.is_flooded(token) => flooded += 1,
+                token => unsent += self.receive(now, token, event.flags),
+            }
+            // What the first faces sent does not wait for all that other faces brought.
+            if unsent >= UNSENT_MAX {
+                unsent = 0;
+                self.faces.flush(&mut self.pool);
+            }
+        }
+        if flooded > 0 {
+            self.faces.flush(&mut self.pool);
+            for event in events {
+                if self.faces.is_flooded(event.data.u64()) && !self.is_backpressured() {
+                    self.receive(now, event.data.u64(), event.flags);
+                }
+            }
+        }
+        true
+    }
+
+    /// Reads a ready socket and forwards its packets. Returns their number.
+    fn receive(&mut self, now: Timestamp, token: u64, flags: epoll::EventFlags) -> usize {
+        self.faces.on_ready(now, token, flags, &mut self.pool, &mut self.batch);
+        let received = self.batch.len();
+        self.forward(now);
+        received
     }
 
     /// Updates the loop's counters. `cpu_before` is the thread's CPU time at the start of the
@@ -258,7 +287,9 @@ impl Host {
             Some(self.control.next_timeout()),
             Some(self.authority.next_timeout()),
         ];
-        if self.has_backlog {
+        // Packets for the internal face may have been flushed after management had its turn, such
+        // as a certificate that the content store returned at once.
+        if self.has_backlog || self.faces.has_internal() {
             return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
         }
         let due = timers.into_iter().flatten().min().filter(|due| *due != Timestamp::NEVER)?;
@@ -477,7 +508,12 @@ impl Host {
         match &event {
             FaceEvent::Created(status) => self.authority.record_face(status.id, &status.uri, true),
             FaceEvent::Destroyed(status, _) => {
-                self.authority.record_face(status.id, &status.uri, false)
+                self.authority.record_face(status.id, &status.uri, false);
+                if let Some(observer) = &mut self.observer {
+                    let uri = &status.uri;
+                    let label = || FaceLabel { name: String::new(), uri: uri.to_string() };
+                    observer.face_ended(status.id, label);
+                }
             }
             FaceEvent::Up(_) | FaceEvent::Down(_) => {}
         }

@@ -99,6 +99,7 @@ pub fn needed(config: &Config) -> CapabilitySet {
         .chain(config.route.iter().map(|route| &route.face));
     let uses_ethernet = config.ethernet.multicast
         || config.ethernet.listen
+        || config.pubsub.enabled && config.pubsub.domain && config.pubsub.ethernet
         || uris.into_iter().any(|uri| matches!(uri.0.parse(), Ok(FaceUri::Ether(_))));
     if uses_ethernet {
         needed |= CapabilitySet::NET_RAW;
@@ -108,6 +109,14 @@ pub fn needed(config: &Config) -> CapabilitySet {
             | CapabilitySet::NET_ADMIN
             | CapabilitySet::NET_RAW
             | CapabilitySet::IPC_LOCK;
+    }
+    if config.pubsub.enabled && config.pubsub.domain {
+        let uses_sockets = config.pubsub.uses_af_xdp();
+        if config.pubsub.xdp || uses_sockets {
+            needed |= CapabilitySet::BPF | CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
+        }
+        needed
+            .set(CapabilitySet::IPC_LOCK, needed.contains(CapabilitySet::IPC_LOCK) || uses_sockets);
     }
     if config.forwarder.kernel && config.forwarder.shards != 1 {
         needed |= CapabilitySet::BPF;
@@ -248,6 +257,12 @@ mod tests {
         );
         let face = "[[face]]\nuri = \"ether://[08:00:27:01:02:03]\"\nlocal_uri = \"dev://eth0\"\n";
         assert_eq!(needed_for(&format!("{single}{face}")), ["CAP_NET_RAW"]);
+        let pubsub = "[pubsub]\nenabled = true\nethernet = true\n";
+        assert_eq!(needed_for(&format!("{single}{pubsub}")), ["CAP_NET_RAW"]);
+        assert_eq!(needed_for(&format!("{single}{pubsub}domain = false\n")), [""; 0]);
+        assert_eq!(needed_for(&format!("{single}{pubsub}xdp = true\n")).len(), 3);
+        let sockets = "ethernet_sockets = \"xdp\"\n";
+        assert_eq!(needed_for(&format!("{single}{pubsub}{sockets}")).len(), 4);
         assert_eq!(needed_for(&format!("{single}[tables]\nlock = true\n")), ["CAP_IPC_LOCK"]);
         assert_eq!(needed_for(&format!("{single}[faces.xdp]\ninterfaces = [\"eth0\"]\n")).len(), 4);
         let low = unprivileged_port().saturating_sub(1);

@@ -4,6 +4,7 @@
 mod elements;
 mod events;
 mod packets;
+mod tap;
 
 use crate::usage::Usage;
 use axum::Router;
@@ -53,13 +54,19 @@ impl From<ServeError> for ControlError {
     }
 }
 
+/// The graph that runs.
+struct RunningGraph {
+    text: String,
+    /// Number of graphs that have run until this one, which counts.
+    number: u64,
+}
+
 /// State shared by all requests.
 #[derive(Clone)]
 struct Shared {
     name: Arc<str>,
     handle: Handle,
-    /// Text of the running graph.
-    graph: Arc<Mutex<String>>,
+    graph: Arc<Mutex<RunningGraph>>,
     exports: packets::SharedExports,
     event_streams: Arc<Semaphore>,
 }
@@ -80,7 +87,7 @@ pub fn serve(path: &Path, name: &str, graph: &str, handle: Handle) -> Result<Ser
     let shared = Shared {
         name: name.into(),
         handle,
-        graph: Arc::new(Mutex::new(graph.to_owned())),
+        graph: Arc::new(Mutex::new(RunningGraph { text: graph.to_owned(), number: 1 })),
         exports: packets::SharedExports::default(),
         event_streams: events::permits(),
     };
@@ -126,6 +133,7 @@ fn all_routes() -> OpenApiRouter<Shared> {
         .routes(paths!(elements::routes, elements::set_routes, elements::add_and_remove_routes))
         .routes(paths!(packets::export, packets::import))
         .routes(paths!(events::stream))
+        .routes(paths!(tap::tap))
         .routes(paths!(drain))
         .routes(paths!(stop))
         .routes(paths!(health))
@@ -151,6 +159,8 @@ async fn report(handle: Handle) -> Result<Report, ApiError> {
 /// The service as a whole
 #[utoipa::path(get, path = "/v1/service", tag = "service", operation_id = "show_service", responses((status = 200, body = ServiceStatus), (status = 503, body = Problem)))]
 async fn status(State(shared): State<Shared>) -> Result<Json<ServiceStatus>, ApiError> {
+    // Before the counters: what changes meanwhile is seen in the next status at the latest.
+    let (graphs, last_event) = (running_graph(&shared).number, shared.handle.events().last());
     let report = report(shared.handle).await?;
     let counts = report.drops.iter().map(|(reason, packets)| (reason.as_str(), *packets));
     let (dropped, done) = dropped_and_done(counts);
@@ -170,6 +180,8 @@ async fn status(State(shared): State<Shared>) -> Result<Json<ServiceStatus>, Api
         sent: report.sent,
         dropped,
         done,
+        graphs,
+        last_event,
     }))
 }
 
@@ -240,7 +252,7 @@ async fn statistics(State(shared): State<Shared>) -> Result<Json<ServiceStatisti
 /// The running graph
 #[utoipa::path(get, path = "/v1/graph", tag = "service", operation_id = "show_graph", responses((status = 200, body = GraphText)))]
 async fn graph(State(shared): State<Shared>) -> Json<GraphText> {
-    Json(GraphText { graph: graph_text(&shared).clone() })
+    Json(GraphText { graph: running_graph(&shared).text.clone() })
 }
 
 /// Replace the running graph
@@ -273,13 +285,15 @@ async fn configure(
     let changed = tokio::task::spawn_blocking(move || handle.change(file.graph, mode)).await;
     let changed = changed.map_err(|_| service_ending())?;
     if matches!(changed, Ok(()) | Err(HostError::ParametersRejected(_))) {
-        graph_text(&shared).clone_from(&written);
+        let mut running = running_graph(&shared);
+        running.text.clone_from(&written);
+        running.number += 1;
     }
     changed.map_err(|error| host_error(&error))?;
     Ok(Json(GraphText { graph: written }))
 }
 
-fn graph_text(shared: &Shared) -> std::sync::MutexGuard<'_, String> {
+fn running_graph(shared: &Shared) -> std::sync::MutexGuard<'_, RunningGraph> {
     shared.graph.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 

@@ -20,11 +20,22 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Reads the current values; zeros if `/proc` is not mounted.
+    /// Reads the current values; zeros if `/proc` is not mounted. The sum of the processor times is
+    /// exact; its parts are counted in ticks of 10 ms, which is too coarse for short periods.
     pub fn read() -> Self {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let ticks_per_s = rustix::param::clock_ticks_per_second() as f64;
-        Usage::parse(&stat, ticks_per_s, rustix::param::page_size() as u64).unwrap_or_default()
+        let page_bytes = rustix::param::page_size() as u64;
+        let usage = Usage::parse(&stat, ticks_per_s, page_bytes).unwrap_or_default();
+        let exact = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        usage.with_sum(exact.tv_sec as f64 + exact.tv_nsec as f64 / 1e9)
+    }
+
+    /// Returns the same shares of user mode and kernel of another sum, in seconds.
+    fn with_sum(self, sum_s: f64) -> Self {
+        let ticks_s = self.user_s + self.system_s;
+        let user_share = if ticks_s > 0.0 { self.user_s / ticks_s } else { 1.0 };
+        Usage { user_s: sum_s * user_share, system_s: sum_s * (1.0 - user_share), ..self }
     }
 
     /// Parses a `stat` file. The command name may contain spaces and parentheses.
@@ -49,6 +60,15 @@ mod tests {
         let usage = Usage::parse(stat, 100.0, 4096).unwrap();
         assert_eq!(usage, Usage { user_s: 2.5, system_s: 0.5, resident_bytes: 12 * 4096 });
         assert_eq!(Usage::parse("", 100.0, 4096), None);
+    }
+
+    #[test]
+    fn sum_is_exact_and_keeps_the_shares() {
+        let ticks = Usage { user_s: 0.03, system_s: 0.01, resident_bytes: 1 };
+        let exact = ticks.with_sum(0.042);
+        assert!((exact.user_s - 0.0315).abs() < 1e-9 && (exact.system_s - 0.0105).abs() < 1e-9);
+        let new = Usage::default().with_sum(0.002);
+        assert_eq!((new.user_s, new.system_s), (0.002, 0.0));
     }
 
     #[test]

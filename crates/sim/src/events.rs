@@ -38,6 +38,11 @@ impl EventQueue {
         self.heap.push(Reverse((at_ns, self.scheduled_count, kind)));
     }
 
+    /// Returns the time of the next event, `None` if there is none.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse((at_ns, ..))| *at_ns)
+    }
+
     /// Removes and returns the next event if it is due by `until_ns`.
     #[inline]
     pub fn next(&mut self, until_ns: u64) -> Option<(u64, EventKind)> {

@@ -9,6 +9,7 @@ pub mod node_runtime;
 pub mod outcome;
 pub mod packet_arena;
 pub mod random;
+pub mod recording;
 pub mod report;
 pub mod routes;
 pub mod scenario;
@@ -20,10 +21,9 @@ pub use scenario::{Overrides, RunPlan, Scenario};
 pub use simulation::Simulation;
 pub use topology::Topology;
 
+use nw_api::recording::Recording;
+use recording::{FRAMES, RecordingBuilder};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// Number of progress reports per run.
-const PROGRESS_STEPS: u64 = 200;
 
 /// Reasons why a run has no result.
 #[derive(Debug, thiserror::Error)]
@@ -49,17 +49,41 @@ pub fn run(plan: RunPlan) -> Result<Outcome, RunFailure> {
 ///
 /// # Errors
 /// As for [`run`].
-pub fn run_with(plan: RunPlan, mut progress: impl FnMut(f64)) -> Result<Outcome, RunFailure> {
+pub fn run_with(plan: RunPlan, progress: impl FnMut(f64)) -> Result<Outcome, RunFailure> {
+    run_to_end(plan, None, progress).map(|(outcome, _)| outcome)
+}
+
+/// Like [`run_with`]; returns a recording of the run too, for the page.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_recorded(
+    plan: RunPlan,
+    title: &str,
+    progress: impl FnMut(f64),
+) -> Result<(Outcome, Recording), RunFailure> {
+    run_to_end(plan, Some(title), progress)
+        .map(|(outcome, recording)| (outcome, recording.unwrap_or_default()))
+}
+
+fn run_to_end(
+    plan: RunPlan,
+    title: Option<&str>,
+    mut progress: impl FnMut(f64),
+) -> Result<(Outcome, Option<Recording>), RunFailure> {
     let result = catch_unwind(AssertUnwindSafe(|| {
         let end_ns = plan.scenario.run.duration_s.0;
         let mut simulation = Simulation::new(plan)?;
-        for part in 1..=PROGRESS_STEPS {
-            simulation.run_until(
-                (u128::from(end_ns) * u128::from(part) / u128::from(PROGRESS_STEPS)) as u64,
-            )?;
-            progress(part as f64 / PROGRESS_STEPS as f64);
+        let mut recording = title.map(|title| RecordingBuilder::new(&simulation.plan, title));
+        for part in 1..=FRAMES {
+            let now_ns = u128::from(end_ns) * u128::from(part) / u128::from(FRAMES);
+            simulation.run_until(now_ns as u64)?;
+            if let Some(recording) = &mut recording {
+                recording.add_frame(&simulation, now_ns as u64);
+            }
+            progress(part as f64 / FRAMES as f64);
         }
-        Ok(Outcome::collect(&simulation))
+        Ok((Outcome::collect(&simulation), recording.map(RecordingBuilder::finish)))
     }));
     result.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);

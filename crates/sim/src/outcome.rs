@@ -1,7 +1,10 @@
-//! Results of a run. They depend only on scenario and seed; no measured time is included.
+//! Results of a run. Those of the simulator depend only on scenario and seed; no measured time is
+//! included.
 
-use crate::scenario::{Metric, name_matches};
-use crate::simulation::Simulation;
+use crate::applications::AppCounters;
+use crate::link::Direction;
+use crate::scenario::{Metric, RunPlan, name_matches};
+use crate::simulation::{Sample, Simulation};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
@@ -140,10 +143,10 @@ row! {
         cs_hits: u64,
         /// Content store misses.
         cs_misses: u64,
-        /// Data inserted into the content store.
-        cs_insertions: u64,
-        /// Data evicted from the content store.
-        cs_evictions: u64,
+        /// Data inserted into the content store; `None` if the router does not report it.
+        cs_insertions: Option<u64>,
+        /// Data evicted from the content store; `None` if the router does not report it.
+        cs_evictions: Option<u64>,
         /// Pending Interests that were satisfied.
         pit_satisfied: u64,
         /// Pending Interests that expired or ended with a Nack.
@@ -235,8 +238,10 @@ pub struct Verdict {
 pub struct Outcome {
     /// Seed of the run.
     pub seed: u64,
-    /// Virtual seconds simulated.
+    /// Seconds simulated, or run in real time.
     pub duration_s: f64,
+    /// Whether router processes ran in real time, instead of the simulator.
+    pub is_real_time: bool,
     /// Number of nodes.
     pub nodes_count: u64,
     /// Number of links.
@@ -260,6 +265,30 @@ pub struct Outcome {
     pub rtt_ns: Histogram<u64>,
 }
 
+/// What a run has measured. The simulator and laboratories of real routers fill it alike, so their
+/// tables and charts are the same.
+#[derive(Debug)]
+pub struct RunMeasurements<'a> {
+    /// The plan of the run.
+    pub plan: &'a RunPlan,
+    /// Whether router processes ran in real time.
+    pub is_real_time: bool,
+    /// Counters of the applications: producers, then consumers.
+    pub apps: Vec<&'a AppCounters>,
+    /// Link directions: two per link.
+    pub directions: &'a [Direction],
+    /// Nodes, in the order of the topology.
+    pub nodes: Vec<NodeRow>,
+    /// Counters over time.
+    pub samples: &'a [Sample],
+    /// Packets that are unaccounted for, as sentences.
+    pub violations: Vec<String>,
+    /// Packets on links and between applications and their nodes.
+    pub packets: u64,
+    /// Events handled.
+    pub events: u64,
+}
+
 fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
@@ -271,30 +300,45 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
 impl Outcome {
     /// Collects the results of a simulation.
     pub fn collect(simulation: &Simulation) -> Self {
-        let plan = &simulation.plan;
+        Outcome::of(&RunMeasurements {
+            plan: &simulation.plan,
+            is_real_time: false,
+            apps: simulation.apps.iter().map(|app| app.application.counters()).collect(),
+            directions: &simulation.directions,
+            nodes: nodes(simulation),
+            samples: &simulation.samples,
+            violations: simulation.violations(),
+            packets: simulation.packets(),
+            events: simulation.events(),
+        })
+    }
+
+    /// Returns the results of a run from its measurements.
+    pub fn of(run: &RunMeasurements<'_>) -> Self {
+        let plan = run.plan;
         let duration_s = plan.scenario.run.duration_s.value();
-        let applications = applications(simulation, duration_s);
         let mut rtt_ns = Histogram::new(2).expect("two digits are supported");
-        for app in &simulation.apps[simulation.producers..] {
-            rtt_ns.add(&app.application.counters().rtt_ns).expect("both grow as they must");
+        for counters in &run.apps[plan.producers.len()..] {
+            rtt_ns.add(&counters.rtt_ns).expect("both grow as they must");
         }
         let mut outcome = Outcome {
             seed: plan.scenario.run.seed,
             duration_s,
+            is_real_time: run.is_real_time,
             nodes_count: plan.topology.nodes.len() as u64,
             links_count: plan.topology.links.len() as u64,
             totals: Totals::default(),
             verdicts: Vec::new(),
-            violations: simulation.violations(),
-            applications,
-            links: links(simulation),
-            nodes: nodes(simulation),
-            series: series(simulation),
+            violations: run.violations.clone(),
+            applications: applications(run, duration_s),
+            links: links(run),
+            nodes: run.nodes.clone(),
+            series: series(run.samples),
             rtt_ns,
         };
         outcome.totals = outcome.totals_of(None);
-        outcome.totals.packets = simulation.packets();
-        outcome.totals.events = simulation.events();
+        outcome.totals.packets = run.packets;
+        outcome.totals.events = run.events;
         outcome.verdicts = plan
             .expectations
             .iter()
@@ -306,6 +350,14 @@ impl Outcome {
             })
             .collect();
         outcome
+    }
+
+    /// Returns the verb that produced this, and the unit of its duration.
+    pub const fn host(&self) -> (&'static str, &'static str) {
+        match self.is_real_time {
+            true => ("nw lab", "seconds"),
+            false => ("nw sim", "virtual seconds"),
+        }
     }
 
     /// Returns whether all expectations hold and no packet is unaccounted for.
@@ -390,12 +442,11 @@ impl Outcome {
     }
 }
 
-fn applications(simulation: &Simulation, duration_s: f64) -> Vec<ApplicationRow> {
-    let plan = &simulation.plan;
+fn applications(run: &RunMeasurements<'_>, duration_s: f64) -> Vec<ApplicationRow> {
+    let plan = run.plan;
     let producers = plan.producers.iter().map(|producer| (&producer.name, "producer"));
     let consumers = plan.consumers.iter().map(|consumer| (&consumer.name, consumer.kind.as_str()));
-    let rows = producers.chain(consumers).zip(&simulation.apps).map(|((name, kind), app)| {
-        let c = app.application.counters();
+    let rows = producers.chain(consumers).zip(&run.apps).map(|((name, kind), c)| {
         let count = c.rtt_ns.len();
         // The histogram returns the end of a range, which may be above the largest value.
         let bounded = |ns: u64| ns.min(c.rtt_max_ns).max(c.rtt_min_ns);
@@ -426,10 +477,10 @@ fn applications(simulation: &Simulation, duration_s: f64) -> Vec<ApplicationRow>
     rows.collect()
 }
 
-fn links(simulation: &Simulation) -> Vec<LinkRow> {
-    let plan = &simulation.plan;
+fn links(run: &RunMeasurements<'_>) -> Vec<LinkRow> {
+    let plan = run.plan;
     let name = |node: u32| plan.topology.nodes[node as usize].name.clone();
-    let rows = simulation.directions.iter().enumerate().map(|(number, direction)| {
+    let rows = run.directions.iter().enumerate().map(|(number, direction)| {
         let (a, b) = plan.topology.links[number / 2].ends;
         let (from, to) = if number % 2 == 0 { (a, b) } else { (b, a) };
         let c = direction.counters();
@@ -463,8 +514,8 @@ fn nodes(simulation: &Simulation) -> Vec<NodeRow> {
                 name: topology_node.name.clone(),
                 cs_hits: c.cs_hits,
                 cs_misses: c.cs_misses,
-                cs_insertions: c.cs_insertions,
-                cs_evictions: c.cs_evictions,
+                cs_insertions: Some(c.cs_insertions),
+                cs_evictions: Some(c.cs_evictions),
                 pit_satisfied: c.satisfied,
                 pit_unsatisfied: c.unsatisfied,
                 drops: drops.iter().map(|(_, packets)| packets).sum(),
@@ -476,10 +527,10 @@ fn nodes(simulation: &Simulation) -> Vec<NodeRow> {
     rows.collect()
 }
 
-fn series(simulation: &Simulation) -> Vec<Point> {
-    let mut before = crate::simulation::Sample::default();
-    let mut points = Vec::with_capacity(simulation.samples.len());
-    for now in &simulation.samples {
+fn series(samples: &[Sample]) -> Vec<Point> {
+    let mut before = Sample::default();
+    let mut points = Vec::with_capacity(samples.len());
+    for now in samples {
         let seconds = (now.at_ns - before.at_ns) as f64 / 1e9;
         let per_s = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
         let (hits, misses) = (now.cs_hits - before.cs_hits, now.cs_misses - before.cs_misses);

@@ -52,10 +52,11 @@ pub fn write(outcome: &Outcome, topology: &Topology, title: &str, folder: &Path)
 
 /// Returns the HTML page.
 pub fn page(outcome: &Outcome, topology: &Topology, title: &str) -> String {
-    let mut out = head(&format!("nw sim: {title}"));
+    let (verb, unit) = outcome.host();
+    let mut out = head(&format!("{verb}: {title}"));
     let _ = writeln!(
         out,
-        "<p>{} nodes, {} links, {} virtual seconds; seed {}</p>",
+        "<p>{} nodes, {} links, {} {unit}; seed {}</p>",
         outcome.nodes_count, outcome.links_count, outcome.duration_s, outcome.seed
     );
     for verdict in &outcome.verdicts {
@@ -87,9 +88,11 @@ pub fn page(outcome: &Outcome, topology: &Topology, title: &str) -> String {
     let mut nodes = outcome.nodes.clone();
     nodes.sort_by_key(|node| core::cmp::Reverse(node.cs_hits + node.cs_misses));
     table(&mut out, "Nodes, busiest first", &nodes);
-    out.push_str(
-        "<footer>The same scenario and seed give the same page.</footer>\n</body></html>\n",
-    );
+    let footer = match outcome.is_real_time {
+        true => "Measured on real router processes: another run differs.",
+        false => "The same scenario and seed give the same page.",
+    };
+    let _ = writeln!(out, "<footer>{footer}</footer>\n</body></html>");
     out
 }
 

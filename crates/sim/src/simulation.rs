@@ -11,15 +11,16 @@
 //! A packet between an application and its node arrives in the same moment; everything else takes
 //! time. The result depends on nothing but the scenario and its seed.
 
-use crate::applications::{AppCounters, Application, Bulk, Consumer, OutgoingPackets, Producer};
+use crate::applications::{AppCounters, Application, OutgoingPackets};
 use crate::events::{EventKind, EventQueue};
 use crate::link::{Direction, LinkCounters};
 use crate::node::RouteError;
 use crate::node_runtime::{NodeRuntime, PortPeer, Shared, decode_arrival, face_id};
 use crate::packet_arena::{PacketArena, PacketBuf};
 use crate::random::{Random, Stream};
+use crate::recording::RecordedRun;
 use crate::routes::{RoutingGraph, UNREACHABLE};
-use crate::scenario::{Action, RoutingMetric, RunPlan, Timed};
+use crate::scenario::{Action, Announcement, RunPlan, Timed};
 use nw_element_api::{DropCause, Timestamp};
 use nw_link::FaceFlags;
 use nw_link::LinkDefaults;
@@ -27,7 +28,7 @@ use nw_link::LinkSettings;
 use nw_link::QueueState;
 use nw_name::{HashKey, Name};
 use nw_tables::fib::NextHop;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// A running application and the port that connects it to its node.
 pub(crate) struct AppInstance {
@@ -89,6 +90,25 @@ pub struct Sample {
     pub cs_misses: u64,
 }
 
+impl Sample {
+    /// Adds the counters of a consumer.
+    pub fn add_consumer(&mut self, counters: &AppCounters) {
+        self.sent += counters.sent;
+        self.satisfied += counters.satisfied;
+        self.timeouts += counters.timeouts;
+        self.nacks += counters.nacks;
+        self.rtt_sum_ns += counters.rtt_sum_ns;
+        self.rtts += counters.rtt_ns.len();
+    }
+
+    /// Adds the counters of one direction of a link.
+    pub fn add_direction(&mut self, direction: &Direction) {
+        self.link_packets += direction.counters().packets;
+        self.dropped += direction.counters().dropped();
+        self.in_flight += direction.in_flight() as u64;
+    }
+}
+
 /// A simulation run.
 pub struct Simulation {
     pub(crate) plan: RunPlan,
@@ -139,25 +159,18 @@ impl Simulation {
         let mut random = Random::new(seed, Stream::Node, usize::MAX);
         let key = HashKey::new(core::array::from_fn(|_| random.next_u64()));
         let (count, links) = (plan.topology.nodes.len(), plan.topology.links.len());
-        let metric = plan.scenario.routing.metric;
-        let routing_graph = RoutingGraph::new(&plan.topology, |link| match metric {
-            RoutingMetric::Hops => 1,
-            RoutingMetric::Delay => plan.links[link].delay_ns,
-            RoutingMetric::Cost => u64::from(plan.topology.links[link].cost.unwrap_or(1)),
-        });
+        let routing_graph = plan.routing_graph();
         let nodes = plan.nodes.iter().enumerate().map(|(number, node)| {
             let seed = Random::new(seed, Stream::Node, number).next_u64();
             NodeRuntime::new(key, seed, node.config)
         });
-        let directions = (0..2 * links).map(|number| {
-            Direction::new(plan.links[number / 2], Random::new(seed, Stream::Link, number))
-        });
+        let directions = plan.directions();
         let mut simulation = Simulation {
             events: EventQueue::default(),
             arena: PacketArena::new(plan.scenario.run.buffer_mib as usize * 1024 * 1024),
             shared: Shared::new(key, nw_link::ReassemblyLimits::default()),
             nodes: nodes.collect(),
-            directions: directions.collect(),
+            directions,
             targets: vec![(0, 0); 2 * links],
             apps: Vec::new(),
             producers: plan.producers.len(),
@@ -181,7 +194,7 @@ impl Simulation {
             plan,
         };
         simulation.connect();
-        simulation.add_applications(seed);
+        simulation.add_applications();
         simulation.announce();
         simulation.install_routes(0)?;
         simulation.schedule_actions();
@@ -212,24 +225,9 @@ impl Simulation {
         }
     }
 
-    fn add_applications(&mut self, seed: u64) {
+    fn add_applications(&mut self) {
         let settings = LinkSettings::new(&LinkDefaults::default(), None);
-        let mut apps: Vec<(usize, Box<dyn Application>)> = Vec::new();
-        for producer in &self.plan.producers {
-            apps.push((producer.node, Box::new(Producer::new(producer.config.clone()))));
-        }
-        for (number, consumer) in self.plan.consumers.iter().enumerate() {
-            let random = Random::new(seed, Stream::Application, number);
-            let application: Box<dyn Application> = match &consumer.workload {
-                crate::scenario::Workload::Rate(config) => {
-                    Box::new(Consumer::new(config.clone(), random))
-                }
-                crate::scenario::Workload::Bulk(config) => {
-                    Box::new(Bulk::new(config.clone(), random))
-                }
-            };
-            apps.push((consumer.node, application));
-        }
+        let apps = self.plan.applications();
         for (number, (node, application)) in apps.into_iter().enumerate() {
             let peer = PortPeer::Application(number as u32);
             let port = self.nodes[node].add_port(peer, &settings, &mut self.shared);
@@ -239,34 +237,15 @@ impl Simulation {
     }
 
     fn announce(&mut self) {
-        let mut by_prefix: BTreeMap<&Name, Vec<usize>> = BTreeMap::new();
-        for producer in &self.plan.producers {
-            by_prefix.entry(&producer.config.prefix).or_default().push(producer.node);
-        }
-        for (prefix, mut nodes) in by_prefix {
-            nodes.sort_unstable();
-            nodes.dedup();
+        for announcement in self.plan.announcements() {
+            let Announcement { prefix, strategy, nodes } = announcement;
             let sources =
                 self.sources.iter().position(|known| *known == nodes).unwrap_or_else(|| {
                     self.sources.push(nodes);
                     self.sources.len() - 1
                 });
-            let covering = self
-                .plan
-                .strategies
-                .iter()
-                .filter(|s| s.prefix.as_ref().is_prefix_of(prefix.as_ref()));
-            let strategy = match covering.max_by_key(|s| s.prefix.as_ref().len()) {
-                Some(configured) => configured.strategy.clone(),
-                None => crate::scenario::STRATEGY_DEFAULT.parse().expect("a constant name"),
-            };
             let installed = vec![Box::default(); self.nodes.len()];
-            self.announced.push(AnnouncedPrefix {
-                prefix: prefix.clone(),
-                strategy,
-                sources,
-                installed,
-            });
+            self.announced.push(AnnouncedPrefix { prefix, strategy, sources, installed });
         }
     }
 
@@ -631,19 +610,10 @@ impl Simulation {
     fn sample(&mut self, now_ns: u64) {
         let mut sample = Sample { at_ns: now_ns, ..Sample::default() };
         for app in &self.apps[self.producers..] {
-            let counters = app.application.counters();
-            sample.sent += counters.sent;
-            sample.satisfied += counters.satisfied;
-            sample.timeouts += counters.timeouts;
-            sample.nacks += counters.nacks;
-            sample.rtt_sum_ns += counters.rtt_sum_ns;
-            sample.rtts += counters.rtt_ns.len();
+            sample.add_consumer(app.application.counters());
         }
         for direction in &self.directions {
-            let counters = direction.counters();
-            sample.link_packets += counters.packets;
-            sample.dropped += counters.dropped();
-            sample.in_flight += direction.in_flight() as u64;
+            sample.add_direction(direction);
         }
         for node in &self.nodes {
             let counters = node.counters();
@@ -740,5 +710,23 @@ impl Simulation {
             }
         }
         violations
+    }
+}
+
+impl RecordedRun for Simulation {
+    fn is_link_up(&self, link: usize) -> bool {
+        self.link_up[link]
+    }
+
+    fn is_node_up(&self, node: usize) -> bool {
+        self.node_up[node]
+    }
+
+    fn link_counters(&self, direction: usize) -> Option<&LinkCounters> {
+        self.link_counters(direction)
+    }
+
+    fn consumer_counters(&self) -> impl Iterator<Item = &AppCounters> {
+        self.consumer_counters()
     }
 }

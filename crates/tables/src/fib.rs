@@ -95,6 +95,8 @@ pub struct FibConfig {
 impl FibConfig {
     /// The default capacity of a router, in prefixes.
     pub const PREFIXES_DEFAULT: usize = 1 << 18;
+    /// The largest capacity that configurations may ask for, in prefixes.
+    pub const PREFIXES_MAX: usize = 1 << 26;
 
     /// Returns the configuration for this many prefixes, with names of 119 bytes on average at
     /// most.

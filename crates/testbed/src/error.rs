@@ -37,6 +37,9 @@ pub enum LabError {
         /// The cause.
         source: Box<ControlError>,
     },
+    /// The caller asked to stop.
+    #[error("stopped before the end; everything is removed")]
+    Stopped,
     /// An operation on a file or socket failed.
     #[error("{what}: {source}")]
     Io {

@@ -1,6 +1,6 @@
 //! Testbeds built from network namespaces on one machine: a cluster behind its balancer, with
-//! consumers, balancers, members, producers, links with rates, and shares of processors; and a
-//! chain of two routers. See the README for a diagram.
+//! consumers, balancers, members, producers, links with rates, and shares of processors; a chain of
+//! two routers; and the network of a simulator's scenario. See the README for a diagram.
 //!
 //! Layer 6 (users).
 
@@ -17,8 +17,10 @@ mod error;
 mod ethtool;
 mod loss_counters;
 mod netns;
+mod network;
 mod node;
 mod plan;
+mod point_network;
 mod process;
 mod router;
 
@@ -33,10 +35,12 @@ pub use endpoints::{
 pub use error::LabError;
 pub use loss_counters::LossCounters;
 pub use netns::within_netns;
+pub use network::{LINKS_MAX, NODES_MAX, NetworkOutcome, run_network};
 pub use node::{Node, Traffic};
 pub use plan::{
     Addresses, ENDPOINTS_MAX, MEMBERS_MAX, PORT, Plan, RouterProgram, Transport, member_port,
 };
+pub use point_network::{PointLink, PointNetwork};
 pub use process::Running;
 pub use router::Router;
 

@@ -171,7 +171,8 @@ impl Router {
         })
     }
 
-    fn with_client<T>(
+    /// Runs commands over a connection of their own.
+    pub(crate) fn with_client<T>(
         &self,
         action: impl FnOnce(&mut Client) -> Result<T, ControlError>,
     ) -> Result<T, LabError> {

@@ -17,7 +17,7 @@ const VICTIM: &str = "NW_LAB_TEST_VICTIM";
 fn skip(reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
-    let _ = writeln!(std::io::stderr(), "skipped: {test}: {reason}");
+    let _ = std::io::stderr().write_all(format!("skipped: {test}: {reason}\n").as_bytes());
 }
 
 fn plan() -> Option<Plan> {

@@ -161,12 +161,10 @@ impl Authority {
         }
     }
 
-    /// Stores a certificate and returns its name. This does not make its key trusted.
-    ///
-    /// # Errors
-    /// If it is not a valid certificate.
-    pub fn add_certificate(&mut self, wire: &[u8]) -> Result<Name, Refusal> {
-        self.chains.add(wire)
+    /// Stores the certificates of the configuration in place of those of an earlier one. Returns
+    /// why some can't be used.
+    pub fn set_certificates(&mut self, certificates: &[Vec<u8>]) -> Vec<Refusal> {
+        self.chains.set_configured(certificates)
     }
 
     /// Decides on a prefix announcement. Nothing is remembered, so it may be presented again. The

@@ -109,6 +109,8 @@ pub struct ChainValidator {
     issuer_rules: Vec<IssuerRule>,
     /// By certificate name.
     stored: BTreeMap<Name, Stored>,
+    /// Names of the certificates that the configuration gives.
+    configured: Vec<Name>,
     uses: u64,
 }
 
@@ -155,6 +157,24 @@ impl ChainValidator {
         };
         self.stored.insert(name.clone(), stored);
         Ok(name)
+    }
+
+    /// Stores the certificates of the configuration, and removes those of an earlier one that are
+    /// not among them. All chains are validated anew, as some may have led through these. Returns
+    /// why some can't be used.
+    pub fn set_configured(&mut self, certificates: &[Vec<u8>]) -> Vec<Refusal> {
+        for name in core::mem::take(&mut self.configured) {
+            self.stored.remove(&name);
+        }
+        self.stored.values_mut().for_each(|stored| stored.proven = (0, Validity::NEVER));
+        let mut refusals = Vec::new();
+        for wire in certificates {
+            match self.add(wire) {
+                Ok(name) => self.configured.push(name),
+                Err(refusal) => refusals.push(refusal),
+            }
+        }
+        refusals
     }
 
     /// Returns the number of stored certificates, anchors not counted.

@@ -756,3 +756,36 @@ fn evicted_command_is_refused_with_too_many_waiting() {
         "and may try again"
     );
 }
+
+#[test]
+fn certificate_taken_back_is_forgotten_with_what_it_has_proven() {
+    let root = key("/site");
+    let (second, second_certificate) = certified("/site", &root, VALID);
+    let (alice, alice_certificate) = certified("/site/alice", &second, VALID);
+    let mut authority = authority(&root);
+    let mut now_ms = NOW_MS;
+    let mut register = |authority: &mut Authority| {
+        now_ms += 1;
+        let wire = command(&alice, now_ms);
+        let prefix = name("/site/alice");
+        let requester = Requester {
+            face: FACE,
+            local: false,
+            peer: PeerGroup::Face(FACE),
+            prefix: Some(prefix.as_ref()),
+        };
+        let interest = Interest::check(&wire).unwrap();
+        let request = AuthorizationRequest { interest: &interest, requester };
+        authority.check_command_offline(request, "rib", at(now_ms)).map_err(|(refusal, _)| refusal)
+    };
+    let configured = [second_certificate, alice_certificate];
+    for _ in 0..2 {
+        assert!(authority.set_certificates(&configured).is_empty());
+        assert_eq!(register(&mut authority), Ok(()));
+        // The certificate between is taken back: what it has proven before counts no more.
+        assert!(authority.set_certificates(&configured[1..]).is_empty());
+        assert_eq!(register(&mut authority), Err(Refusal::CertificateMissing));
+        assert!(authority.set_certificates(&[]).is_empty());
+        assert_eq!(register(&mut authority), Err(Refusal::CertificateMissing));
+    }
+}

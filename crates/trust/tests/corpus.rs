@@ -1,8 +1,10 @@
-//! Replays the corpora of the fuzz targets `command` and `safebag`. `crates/wire/tests/corpus.rs`
+//! Replays the corpora of the fuzz targets `command`, `ndncert` and `safebag`. `crates/wire/tests/corpus.rs`
 //! explains what the file names promise.
 
 #[path = "../../../fuzz/src/command_target.rs"]
 mod command_target;
+#[path = "../../../fuzz/src/ndncert_target.rs"]
+mod ndncert_target;
 #[path = "../../../fuzz/src/replay.rs"]
 mod replay;
 #[path = "../../../fuzz/src/safebag_target.rs"]
@@ -14,6 +16,12 @@ use replay::replay;
 fn command_corpus_replays_as_named() {
     let replayed = replay("command", command_target::command);
     assert!(replayed >= 20, "{replayed} seeds");
+}
+
+#[test]
+fn ndncert_corpus_replays_as_named() {
+    let replayed = replay("ndncert", ndncert_target::ndncert);
+    assert!(replayed >= 11, "{replayed} seeds");
 }
 
 #[test]

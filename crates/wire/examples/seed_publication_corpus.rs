@@ -7,7 +7,8 @@
 use nw_wire::publication::{
     Assignment, EnvelopeBuilder, EnvelopeKind, Fid, FragmentInfo, Id, Label, LinkAdvertisement,
     LinkNotification, LinkReport, LinkStateItem, LinkStateReport, MatchMessage, Message,
-    NeighbourLink, NodeNotice, RendezvousReply, RepairRequest, ScopeChange, StreamPosition,
+    NeighbourLink, NodeNotice, RendezvousReply, RepairRequest, ScopeChange, StagedFilter,
+    StreamPosition,
 };
 use std::{fs, io, path::Path};
 
@@ -167,8 +168,40 @@ fn envelopes() -> Seeds {
         bytes[at] = value;
         seeds.push((format!("bad-{name}"), bytes));
     }
+    seeds.extend(staged_envelopes(&ids));
     let last = ok("whole", whole);
     with_faults([seeds, vec![last]].concat(), true)
+}
+
+/// Envelopes with identifiers in stages of 7 and 49 bytes, and with lengths that lie.
+fn staged_envelopes(ids: &[Id]) -> Seeds {
+    let encode = |filter: &[u8]| {
+        let staged = StagedFilter::check(filter).ok();
+        let mut bytes = Vec::new();
+        EnvelopeBuilder { hop_limit: 2, staged, ids, payload: b"x", ..EnvelopeBuilder::default() }
+            .encode(&mut bytes)
+            .expect("short");
+        bytes
+    };
+    let short = encode(&[2, 1, 0x21, 0x55, 1, 0x3f, 0xaa]);
+    let long = encode(&[&[3, 40, 0x2f][..], &[0x11; 40], &[1, 0, 7], &[1, 0xff, 8]].concat());
+    let mut seeds = vec![ok("stages", short), ok("stages-long", long.clone())];
+    for (name, at, value) in [
+        ("field_value-stages-none", 10, 0),
+        ("field_value-stages-many", 10, 129),
+        ("field_value-stages-fewer", 10, 2),
+        ("field_value-stages-empty-stage", 11, 0),
+        ("truncated-stages-long-stage", 11, 255),
+        ("truncated-stages-more", 9, 255),
+        ("truncated-stages-less", 9, 3),
+        ("field_value-stages-table", 7, 8),
+        ("field_value-stages-flags", 4, 12),
+    ] {
+        let mut bytes = long.clone();
+        bytes[at] = value;
+        seeds.push((format!("bad-{name}"), bytes));
+    }
+    seeds
 }
 
 fn messages() -> Seeds {

@@ -4,8 +4,10 @@
 import { select } from 'd3-selection';
 import { zoom, zoomIdentity, type ZoomBehavior, type ZoomTransform } from 'd3-zoom';
 import type { LayoutReply, LayoutRequest } from './layout.worker';
-import type { Health, MapGraph, MapLink, MapNode } from './model';
-import { outline, shapeOf, SIGNS, type Palette, type Shape } from './shapes';
+import type { MapGraph, MapLink, MapNode } from './model';
+import { countShown, ScenePainter, type Place, type Scene, type Viewport } from './scene';
+import type { Palette } from './shapes';
+import { RADIUS } from './sprites';
 
 export interface MapOptions {
   /** Called when a person selects a node, or none. */
@@ -17,22 +19,14 @@ export interface MapOptions {
   palette(): Palette;
   /** Text of a link's label. */
   linkLabel(link: MapLink): string;
+  /** Second line of a node's label. */
+  nodeNote?(node: MapNode): string;
 }
 
-type Place = { x: number; y: number };
-
-const RADIUS = 13;
 /** Places that are kept in the browser. */
 const PLACES_MAX = 3000;
-/** Cell of the grid that keeps labels apart, pixels. */
-const LABEL_CELL = [16, 12] as const;
-/** Labels have a halo in maps of up to this many nodes; more would be slow. */
-const HALO_MAX = 120;
-const LINK_LABELS_MAX = 250;
-/** Dashes are slow to draw without a GPU. */
-const DASHED_LINKS_MAX = 400;
-/** In larger maps the width of links does not show the rate: too much would be covered. */
-const WIDE_LINKS_MAX = 800;
+/** How far the picture for moves reaches beyond the view, pixels of the page. */
+const BACKDROP_MARGIN = 160;
 
 export class MapCanvas {
   private readonly context: CanvasRenderingContext2D;
@@ -41,19 +35,27 @@ export class MapCanvas {
   private readonly resizes: ResizeObserver;
   private transform: ZoomTransform = zoomIdentity;
   private graph: MapGraph = { nodes: [], links: [] };
-  /** Links by their look. */
-  private sortedLinks: MapLink[] = [];
   private places = new Map<string, Place>();
   private selected: string | undefined;
   private isFound: ((node: MapNode) => boolean) | undefined;
   private dragged: { id: string; moved: boolean } | undefined;
-  private version = 0;
+  private layoutVersion = 0;
   private frame = 0;
   private hasFitted = false;
   /** The view shows all nodes, and no person has moved it since. */
   private showsAll = false;
-  private pixelRatio = 1;
-  private labelWidths = new Map<string, number>();
+  /** A wide map in a narrow view is drawn from top to bottom: x and y of places are exchanged. */
+  private isTurned = false;
+  private ratio = 1;
+  private readonly painter = new ScenePainter();
+  /** Increases with each change of what is drawn, except its place. */
+  private version = 0;
+  /** What the last frame has shown. */
+  private drawn = { version: -1, k: 0 };
+  /** A picture that reaches beyond the view: while a map only moves, frames are copies of it. */
+  private readonly backdrop: { canvas?: OffscreenCanvas; view?: Viewport; version: number } = {
+    version: -1,
+  };
   /** Number of drawn frames, for measurements. */
   frames = 0;
 
@@ -75,7 +77,7 @@ export class MapCanvas {
         ({ transform, sourceEvent }: { transform: ZoomTransform; sourceEvent: unknown }) => {
           if (sourceEvent) this.showsAll = false;
           this.transform = transform;
-          this.redraw();
+          this.requestFrame();
         },
       );
     select(canvas).call(this.zoom).on('dblclick.zoom', null);
@@ -98,9 +100,9 @@ export class MapCanvas {
   /** Shows a graph. New nodes get a place; all others stay where they are. */
   setGraph(graph: MapGraph): void {
     this.graph = graph;
-    this.sortedLinks = [...graph.links].sort((a, b) => lookOf(a).localeCompare(lookOf(b)));
     for (const { id, x, y } of graph.nodes) {
-      if (x !== undefined && y !== undefined && !this.places.has(id)) this.places.set(id, { x, y });
+      if (x !== undefined && y !== undefined && !this.places.has(id))
+        this.places.set(id, this.turned({ x, y }));
     }
     if (graph.nodes.some(({ id }) => !this.places.has(id))) this.layOut(false);
     else if (!this.hasFitted) this.fit();
@@ -126,26 +128,60 @@ export class MapCanvas {
   /** Places all nodes again. */
   arrange(): void {
     this.places.clear();
+    this.isTurned = false;
     this.hasFitted = false;
     this.setGraph(this.graph);
   }
 
-  /** Zooms so that all nodes are visible. */
+  /** Zooms so that all nodes and their labels are visible. */
   fit(): void {
-    const places = this.graph.nodes.flatMap(({ id }) => this.places.get(id) ?? []);
+    this.turn();
+    const area = this.area();
     const { width, height } = this.size();
-    if (places.length === 0 || width === 0) return;
-    const [xs, ys] = [places.map(({ x }) => x), places.map(({ y }) => y)];
-    const [left, right] = [Math.min(...xs) - 70, Math.max(...xs) + 70];
-    const [top, bottom] = [Math.min(...ys) - 50, Math.max(...ys) + 60];
-    const scale = Math.min(1.6, width / (right - left), height / (bottom - top));
+    if (!area || width === 0) return;
+    // Labels keep their size at every zoom, so the space for them is in pixels of the page.
+    const [side, above, below] = [Math.min(64, width * 0.17), 34, 54];
+    const scale = Math.min(
+      1.8,
+      (width - 2 * side) / (area.right - area.left + 2 * RADIUS),
+      (height - above - below) / (area.bottom - area.top + 2 * RADIUS),
+    );
     const target = zoomIdentity
-      .translate(width / 2, height / 2)
-      .scale(scale)
-      .translate(-(left + right) / 2, -(top + bottom) / 2);
+      .translate(width / 2, (height + above - below) / 2)
+      .scale(Math.max(0.02, scale))
+      .translate(-(area.left + area.right) / 2, -(area.top + area.bottom) / 2);
     select(this.canvas).call(this.zoom.transform, target);
     this.hasFitted = true;
     this.showsAll = true;
+  }
+
+  /** Returns the area of all places. */
+  private area() {
+    const places = this.graph.nodes.flatMap(({ id }) => this.places.get(id) ?? []);
+    if (places.length === 0) return undefined;
+    const [xs, ys] = [places.map(({ x }) => x), places.map(({ y }) => y)];
+    const [left, right] = [Math.min(...xs), Math.max(...xs)];
+    return { left, right, top: Math.min(...ys), bottom: Math.max(...ys) };
+  }
+
+  /** Decides whether a map with places of the server is drawn from top to bottom. */
+  private turn() {
+    const area = this.area();
+    const { width, height } = this.size();
+    if (!area) return;
+    const sides = [area.right - area.left, area.bottom - area.top];
+    const [wide, high] = this.isTurned ? [sides[1]!, sides[0]!] : [sides[0]!, sides[1]!];
+    const hasPlaces = this.graph.nodes.some(({ x }) => x !== undefined);
+    const isTurned = hasPlaces && width < height && wide > 1.5 * high;
+    if (isTurned === this.isTurned) return;
+    for (const [id, { x, y }] of this.places) this.places.set(id, { x: y, y: x });
+    this.isTurned = isTurned;
+    this.redraw();
+  }
+
+  /** Returns a place as it is drawn, or one that is drawn as it is kept. */
+  private turned({ x, y }: Place): Place {
+    return this.isTurned ? { x: y, y: x } : { x, y };
   }
 
   zoomBy(factor: number): void {
@@ -158,8 +194,13 @@ export class MapCanvas {
     select(this.canvas).call(this.zoom.translateBy, x / this.transform.k, y / this.transform.k);
   }
 
-  /** Draws in the next frame. */
+  /** Draws everything again in the next frame. */
   redraw(): void {
+    this.version += 1;
+    this.requestFrame();
+  }
+
+  private requestFrame() {
     if (this.frame) return;
     this.frame = requestAnimationFrame(() => {
       this.frame = 0;
@@ -173,18 +214,18 @@ export class MapCanvas {
 
   private resize() {
     const { width, height } = this.size();
-    this.pixelRatio = Math.min(2, window.devicePixelRatio || 1);
-    this.canvas.width = Math.max(1, Math.round(width * this.pixelRatio));
-    this.canvas.height = Math.max(1, Math.round(height * this.pixelRatio));
+    this.ratio = Math.min(2, window.devicePixelRatio || 1);
+    this.canvas.width = Math.max(1, Math.round(width * this.ratio));
+    this.canvas.height = Math.max(1, Math.round(height * this.ratio));
     if (!this.hasFitted || this.showsAll) this.fit();
     this.redraw();
   }
 
   private layOut(moveAll: boolean) {
-    this.version += 1;
+    this.layoutVersion += 1;
     const ids = new Set(this.graph.nodes.map(({ id }) => id));
     const request: LayoutRequest = {
-      version: this.version,
+      version: this.layoutVersion,
       nodes: this.graph.nodes.map(({ id }) => {
         const place = this.places.get(id);
         return { id, x: place?.x, y: place?.y, isFixed: place !== undefined && !moveAll };
@@ -197,7 +238,7 @@ export class MapCanvas {
   }
 
   private onLayout({ version, ids, places, isFinal }: LayoutReply) {
-    if (version !== this.version) return;
+    if (version !== this.layoutVersion) return;
     ids.forEach((id, index) => {
       if (this.dragged?.id !== id)
         this.places.set(id, { x: places[index * 2]!, y: places[index * 2 + 1]! });
@@ -230,7 +271,9 @@ export class MapCanvas {
     const shown = this.graph.nodes.slice(0, PLACES_MAX);
     const rows = shown.flatMap(({ id }) => {
       const place = this.places.get(id);
-      return place ? [[id, Math.round(place.x), Math.round(place.y)]] : [];
+      if (!place) return [];
+      const { x, y } = this.turned(place);
+      return [[id, Math.round(x), Math.round(y)]];
     });
     localStorage.setItem(this.options.storageKey, JSON.stringify(rows));
   }
@@ -275,7 +318,7 @@ export class MapCanvas {
     this.dragged = undefined;
     if (!moved) return this.options.onSelect(id);
     this.storePlaces();
-    this.options.onMove?.(id, this.places.get(id)!);
+    this.options.onMove?.(id, this.turned(this.places.get(id)!));
   };
 
   private onKey = (event: KeyboardEvent) => {
@@ -296,190 +339,55 @@ export class MapCanvas {
   };
 
   private draw() {
-    const { context } = this;
-    const palette = this.options.palette();
-    const { width, height } = this.size();
     this.frames += 1;
-    context.setTransform(this.pixelRatio, 0, 0, this.pixelRatio, 0, 0);
-    context.fillStyle = palette.background;
-    context.fillRect(0, 0, width, height);
-    context.translate(this.transform.x, this.transform.y);
-    context.scale(this.transform.k, this.transform.k);
-    const shown = this.visibleNodes(width, height);
-    this.drawLinks(palette);
-    this.drawNodes(shown, palette);
-    context.setTransform(this.pixelRatio, 0, 0, this.pixelRatio, 0, 0);
-    if (this.graph.links.length <= LINK_LABELS_MAX && this.transform.k > 0.55)
-      this.drawLinkLabels(palette);
-    this.drawLabels(shown, palette);
+    const { ratio } = this;
+    // Whole pixels of the screen, so that a moved picture is a copy of the one before.
+    const snap = (value: number) => Math.round(value * ratio) / ratio;
+    const { x, y, k } = this.transform;
+    const view: Viewport = { x: snap(x), y: snap(y), k, ratio, ...this.size() };
+    const isOnlyMoved = this.drawn.version === this.version && this.drawn.k === k;
+    this.drawn = { version: this.version, k };
+    if (isOnlyMoved) this.copyBackdrop(view);
+    else this.painter.draw(this.context, this.scene(), view, countShown(this.scene(), view));
   }
 
-  private visibleNodes(width: number, height: number): { node: MapNode; place: Place }[] {
-    const [left, top] = this.transform.invert([-60, -60]);
-    const [right, bottom] = this.transform.invert([width + 60, height + 60]);
-    return this.graph.nodes.flatMap((node) => {
-      const place = this.places.get(node.id);
-      const isInside =
-        place && place.x > left && place.x < right && place.y > top && place.y < bottom;
-      return isInside ? [{ node, place }] : [];
-    });
-  }
-
-  /** Draws links, those of the same look in a row. One path of many lines would be slow. */
-  private drawLinks(palette: Palette) {
-    const { context } = this;
-    const hasDashes = this.graph.links.length <= DASHED_LINKS_MAX;
-    const widthMax = this.graph.links.length <= WIDE_LINKS_MAX ? Infinity : 2;
-    let look = '';
-    for (const link of this.sortedLinks) {
-      const [a, b] = [this.places.get(link.from), this.places.get(link.to)];
-      if (!a || !b) continue;
-      const width = Math.min(widthMax, linkWidth(Number(link.values['rate'] ?? 0)));
-      const own = `${link.health} ${width}`;
-      if (own !== look) {
-        look = own;
-        const { health } = link;
-        const isBad = health === 'failed' || health === 'warning';
-        context.strokeStyle = isBad
-          ? palette.health[health]
-          : width > 1
-            ? palette.accent
-            : palette.line;
-        context.setLineDash(health === 'failed' && hasDashes ? [5, 4] : []);
-        context.lineWidth = width;
-      }
-      context.beginPath();
-      context.moveTo(a.x, a.y);
-      context.lineTo(b.x, b.y);
-      context.stroke();
+  /** Draws a map that has only moved: from a picture that reaches beyond the view. */
+  private copyBackdrop(view: Viewport) {
+    const isCovered = ({ x, y, width, height }: Viewport) =>
+      view.x <= x &&
+      view.y <= y &&
+      view.x - x >= view.width - width &&
+      view.y - y >= view.height - height;
+    const { backdrop, version } = this;
+    const isValid = backdrop.version === version && backdrop.view?.k === view.k;
+    if (!isValid || !isCovered(backdrop.view!)) {
+      const [x, y] = [view.x + BACKDROP_MARGIN, view.y + BACKDROP_MARGIN];
+      const [width, height] = [view.width, view.height].map((side) => side + 2 * BACKDROP_MARGIN);
+      backdrop.view = { ...view, x, y, width: width!, height: height! };
+      backdrop.version = version;
+      backdrop.canvas ??= new OffscreenCanvas(1, 1);
+      const [across, down] = [Math.ceil(width! * view.ratio), Math.ceil(height! * view.ratio)];
+      if (backdrop.canvas.width !== across || backdrop.canvas.height !== down)
+        Object.assign(backdrop.canvas, { width: across, height: down });
+      const context = backdrop.canvas.getContext('2d', { alpha: false })!;
+      this.painter.draw(context, this.scene(), backdrop.view, countShown(this.scene(), view));
     }
-    context.setLineDash([]);
+    const { x, y } = backdrop.view!;
+    this.context.setTransform(1, 0, 0, 1, 0, 0);
+    const [left, top] = [(view.x - x) * view.ratio, (view.y - y) * view.ratio];
+    this.context.drawImage(backdrop.canvas!, Math.round(left), Math.round(top));
   }
 
-  private drawNodes(shown: { node: MapNode; place: Place }[], palette: Palette) {
-    const { context } = this;
-    const looks = new Map<string, { path: Path2D; health: Health; isDim: boolean }>();
-    for (const { node, place } of shown) {
-      const isDim = this.isFound !== undefined && !this.isFound(node);
-      const shape: Shape = shapeOf(node.kind);
-      const key = `${node.health} ${isDim}`;
-      const look = looks.get(key) ?? { path: new Path2D(), health: node.health, isDim };
-      looks.set(key, look);
-      if (node.values['clones']) outline(look.path, shape, place.x + 5, place.y - 5, RADIUS);
-      outline(look.path, shape, place.x, place.y, RADIUS);
-    }
-    for (const { path, health, isDim } of looks.values()) {
-      context.globalAlpha = isDim ? 0.25 : 1;
-      context.fillStyle = palette.node;
-      context.fill(path);
-      context.strokeStyle = palette.health[health];
-      context.lineWidth = health === 'idle' ? 1.5 : 3;
-      context.stroke(path);
-    }
-    context.globalAlpha = 1;
-    context.textAlign = 'center';
-    context.textBaseline = 'middle';
-    context.font = 'bold 15px system-ui, sans-serif';
-    for (const { node, place } of shown) {
-      if (node.id === this.selected) this.drawRing(place, palette);
-      const sign = SIGNS[node.health];
-      if (!sign) continue;
-      context.fillStyle = palette.health[node.health];
-      context.fillText(sign, place.x, place.y + 1);
-    }
-  }
-
-  private drawRing(place: Place, palette: Palette) {
-    this.context.beginPath();
-    this.context.arc(place.x, place.y, RADIUS + 7, 0, 2 * Math.PI);
-    this.context.strokeStyle = palette.text;
-    this.context.lineWidth = 2;
-    this.context.stroke();
-  }
-
-  private drawLinkLabels(palette: Palette) {
-    const { context } = this;
-    context.font = '11px system-ui, sans-serif';
-    context.textAlign = 'center';
-    context.textBaseline = 'middle';
-    for (const link of this.graph.links) {
-      const [a, b] = [this.places.get(link.from), this.places.get(link.to)];
-      const text = this.options.linkLabel(link);
-      if (!a || !b || !text) continue;
-      const [x, y] = this.transform.apply([(a.x + b.x) / 2, (a.y + b.y) / 2]);
-      const width = context.measureText(text).width + 8;
-      context.fillStyle = palette.background;
-      context.fillRect(x - width / 2, y - 8, width, 16);
-      context.fillStyle = palette.text;
-      context.fillText(text, x, y);
-    }
-  }
-
-  /** Draws labels that do not cover each other: selected and failed nodes first. */
-  private drawLabels(shown: { node: MapNode; place: Place }[], palette: Palette) {
-    const { context } = this;
-    const taken = new Set<number>();
-    const withHalo = shown.length <= HALO_MAX;
-    context.font = '12px system-ui, sans-serif';
-    context.textAlign = 'center';
-    context.textBaseline = 'top';
-    context.strokeStyle = palette.background;
-    context.lineWidth = 4;
-    context.lineJoin = 'round';
-    context.fillStyle = palette.text;
-    const drawOne = ({ node, place }: { node: MapNode; place: Place }) => {
-      const label = node.label.length > 30 ? `${node.label.slice(0, 29)}…` : node.label;
-      const [x, middle] = this.transform.apply([place.x, place.y]);
-      const ring = node.id === this.selected ? 8 : 0;
-      const y = middle + (RADIUS + ring) * this.transform.k + 5;
-      const cells = coveredCells(x, y, this.labelWidth(label));
-      if (node.id !== this.selected && cells.some((cell) => taken.has(cell))) return;
-      cells.forEach((cell) => taken.add(cell));
-      if (withHalo) context.strokeText(label, x, y);
-      context.fillText(label, x, y);
+  private scene(): Scene {
+    const { graph, places, selected, isFound, options } = this;
+    return {
+      ...graph,
+      places,
+      selected,
+      isFound,
+      palette: options.palette(),
+      linkLabel: options.linkLabel,
+      nodeNote: options.nodeNote ?? (() => ''),
     };
-    const rank = ({ node }: { node: MapNode }) =>
-      node.id === this.selected
-        ? 0
-        : node.health === 'failed'
-          ? 1
-          : node.health === 'warning'
-            ? 2
-            : 3;
-    const wanted = this.isFound
-      ? shown.filter(({ node }) => this.isFound!(node) || node.id === this.selected)
-      : shown;
-    for (const level of [0, 1, 2, 3]) {
-      for (const item of wanted) if (rank(item) === level) drawOne(item);
-    }
   }
-
-  private labelWidth(label: string): number {
-    let width = this.labelWidths.get(label);
-    if (width === undefined) {
-      if (this.labelWidths.size > PLACES_MAX) this.labelWidths.clear();
-      width = this.context.measureText(label).width;
-      this.labelWidths.set(label, width);
-    }
-    return width;
-  }
-}
-
-/** Returns the cells of the grid that keeps labels apart. */
-function coveredCells(x: number, y: number, width: number): number[] {
-  const cells: number[] = [];
-  const last = Math.floor((x + width / 2) / LABEL_CELL[0]);
-  for (let column = Math.floor((x - width / 2) / LABEL_CELL[0]); column <= last; column += 1) {
-    const row = Math.floor(y / LABEL_CELL[1]);
-    cells.push(row * 8192 + column, (row + 1) * 8192 + column);
-  }
-  return cells;
-}
-
-const lookOf = ({ health, values }: MapLink): string =>
-  `${health} ${linkWidth(Number(values['rate'] ?? 0))}`;
-
-/** Returns the width of a link in steps, so that few paths are drawn. */
-function linkWidth(rate: number): number {
-  return rate <= 0.05 ? 1 : Math.min(9, 2 + Math.floor(Math.log10(1 + rate) * 1.4));
 }

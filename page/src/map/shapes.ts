@@ -13,6 +13,8 @@ export interface Palette {
   line: string;
   node: string;
   accent: string;
+  /** Text on a filled sign. */
+  onSign: string;
   health: Record<Health, string>;
 }
 
@@ -21,7 +23,7 @@ export const SIGNS: Record<Health, string> = { ok: '', idle: '', warning: '!', f
 const KNOWN: Record<string, Shape> = {
   router: 'hexagon',
   name_router: 'hexagon',
-  balancer: 'hexagon',
+  balancer: 'diamond',
   peer: 'circle',
   member: 'circle',
   application: 'square',
@@ -31,6 +33,10 @@ const KNOWN: Record<string, Shape> = {
   signature_verifier: 'diamond',
   name_filter: 'diamond',
   group: 'diamond',
+  scope: 'diamond',
+  item: 'circle',
+  consumer: 'square',
+  producer: 'triangle',
   listener: 'triangle',
 };
 const OTHERS: Shape[] = ['circle', 'square', 'diamond', 'triangle', 'pentagon'];
@@ -40,6 +46,17 @@ export function shapeOf(kind: string): Shape {
   for (const letter of kind) hash = (hash * 31 + letter.charCodeAt(0)) >>> 0;
   return KNOWN[kind] ?? OTHERS[hash % OTHERS.length]!;
 }
+
+const MARKS: Record<string, string> = { elements: '…', service: '…', listener: '' };
+
+/** Returns one or two letters for a kind, such as CS for content_store. */
+export const markOf = (kind: string): string =>
+  MARKS[kind] ??
+  kind
+    .split('_')
+    .slice(0, 2)
+    .map((word) => word[0]?.toUpperCase() ?? '')
+    .join('');
 
 const CORNERS: Record<Exclude<Shape, 'circle'>, [number, number]> = {
   // Number of corners, and the angle of the first in eighths of a turn.

@@ -18,6 +18,8 @@ interface Props {
   onArrange?(): void;
   /** Values that a link's label can show: name and text. */
   labels: { name: string; text: string; format(value: number): string }[];
+  /** Returns the second line of a node's label. */
+  note?(node: MapNode): string;
   /** Columns of the table. */
   columns: { name: string; text: string; format?(value: number): string }[];
   /** What stands beside the map when a node is selected. */
@@ -41,6 +43,7 @@ export function readPalette(): Palette {
     line: color('map-line'),
     node: color('surface'),
     accent: color('flow'),
+    onSign: color('surface'),
     health: {
       ok: color('ok'),
       idle: color('idle'),
@@ -61,6 +64,8 @@ export function MapView(props: Props) {
   const [unfolded, setUnfolded] = useState<ReadonlySet<string>>(new Set());
   const onMove = useRef(props.onMove);
   onMove.current = props.onMove;
+  const note = useRef(props.note);
+  note.current = props.note;
   const labelText = useRef<(link: MapLink) => string>(() => '');
   labelText.current = (link) => {
     const value = link.values[label];
@@ -88,6 +93,7 @@ export function MapView(props: Props) {
       onSelect: setSelected,
       palette: () => palette,
       linkLabel: (link) => labelText.current(link),
+      nodeNote: (node) => note.current?.(node) ?? '',
     });
     map.current = current;
     const refresh = () => {

@@ -1,14 +1,16 @@
-// The document: a draft with undo and redo, what the checker says, what would change, and applying
-// it. The draft is marked where it differs from the version in effect.
+// The document: a draft as text and drawing side by side, with undo and redo, what the checker says
+// at its place, what would change, and applying it.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { request, RequestError } from '../api';
 import { useCommand } from '../parts';
+import { DrawingEditor, type Drawing, type DraftEdit } from './drawing';
 import { Steps } from './plans';
 import type { NetworkModel, Schemas } from './model';
 
 const STEPS_MAX = 200;
 const CHECK_DELAY_MS = 500;
+const DRAW_DELAY_MS = 250;
 /** Edits within this time are undone together. */
 const SAME_STEP_MS = 400;
 
@@ -25,8 +27,12 @@ export function DocumentView({ model }: { model: NetworkModel }) {
   const [plan, setPlan] = useState<Schemas['NetworkPlan']>();
   const [mistakes, setMistakes] = useState('');
   const [reason, setReason] = useState('');
+  const [drawing, setDrawing] = useState<Drawing>();
   const editedAt = useRef(0);
+  const area = useRef<HTMLTextAreaElement>(null);
+  const newest = useRef<string | undefined>(undefined);
   const command = useCommand();
+  const drawn = useCommand();
   const { version } = model.graph!;
   useEffect(() => {
     void request<Schemas['NetworkStatus']>('GET', '/v1/network').then(
@@ -64,6 +70,17 @@ export function DocumentView({ model }: { model: NetworkModel }) {
     }, CHECK_DELAY_MS);
     return () => clearTimeout(timer);
   }, [text, isChanged, version]);
+  newest.current = text;
+  useEffect(() => {
+    if (text === undefined || drawing?.text === text) return;
+    const timer = setTimeout(() => {
+      request<Drawing>('POST', '/v1/drawing', { text }).then(
+        (now) => now.text === newest.current && setDrawing(now),
+        () => undefined,
+      );
+    }, DRAW_DELAY_MS);
+    return () => clearTimeout(timer);
+  }, [text, drawing]);
   if (!draft || !status) return <p class="empty">Waiting for the document.</p>;
 
   const edit = (now: string) => {
@@ -72,6 +89,27 @@ export function DocumentView({ model }: { model: NetworkModel }) {
     editedAt.current = performance.now();
     const past = isSameStep ? draft.past : [...draft.past, draft.text].slice(-STEPS_MAX);
     setDraft({ past, text: now, future: [] });
+  };
+  /** Makes an edit of the drawing: the manager changes the text. */
+  const editDrawing = (wanted: DraftEdit) =>
+    void drawn.run(async () => {
+      const before = draft.text;
+      const now = await request<Drawing>('POST', '/v1/drawing', { text: before, edit: wanted });
+      if (newest.current !== before)
+        throw new Error('The text has changed meanwhile: make the change once more.');
+      editedAt.current = 0;
+      edit(now.text);
+      editedAt.current = 0;
+      setDrawing(now);
+      return undefined;
+    });
+  const showLine = (line: number) => {
+    const lines = draft.text.split('\n');
+    const start = lines.slice(0, line - 1).join('\n').length + (line > 1 ? 1 : 0);
+    area.current?.focus();
+    area.current?.setSelectionRange(start, start + (lines[line - 1]?.length ?? 0));
+    if (area.current)
+      area.current.scrollTop = (area.current.scrollHeight / lines.length) * Math.max(0, line - 6);
   };
   const undo = () => {
     if (draft.past.length === 0) return;
@@ -114,7 +152,7 @@ export function DocumentView({ model }: { model: NetworkModel }) {
   };
   return (
     <>
-      <section class="card">
+      <section class="card" onKeyDown={onKey}>
         <header class="row">
           <h2>
             Document{' '}
@@ -137,24 +175,50 @@ export function DocumentView({ model }: { model: NetworkModel }) {
         </header>
         <div class="columns wide">
           <textarea
+            ref={area}
             class="draft"
             aria-label="Draft of the document"
             spellcheck={false}
             value={draft.text}
-            rows={24}
+            rows={34}
             onInput={(e) => edit(e.currentTarget.value)}
-            onKeyDown={onKey}
           />
           <div>
-            <h3>Changes to version {status.version}</h3>
-            <Difference before={status.text} now={draft.text} />
-            {mistakes && (
-              <pre class="error" tabIndex={0} role="alert">
-                {mistakes}
-              </pre>
+            {drawing && (
+              <DrawingEditor
+                drawing={drawing}
+                isBusy={drawn.isBusy || drawing.text !== draft.text}
+                onEdit={editDrawing}
+                onShowLine={showLine}
+              />
             )}
+            {drawn.message}
           </div>
         </div>
+        {drawing && drawing.problems.length > 0 && (
+          <div role="alert">
+            <h3>Mistakes</h3>
+            <ul class="mistakes">
+              {drawing.problems.map((problem) => (
+                <li>
+                  {problem.line > 0 && (
+                    <button type="button" class="link" onClick={() => showLine(problem.line)}>
+                      line {problem.line}
+                    </button>
+                  )}{' '}
+                  {problem.message}; <span class="note">{problem.remedy}</span>
+                </li>
+              ))}
+            </ul>
+          </div>
+        )}
+        {mistakes && drawing?.problems.length === 0 && (
+          <pre class="error" tabIndex={0} role="alert">
+            {mistakes}
+          </pre>
+        )}
+        <h3>Changes to version {status.version}</h3>
+        <Difference before={status.text} now={draft.text} />
         <form
           class="inline"
           onSubmit={(event) => {

@@ -5,22 +5,24 @@ import { useEffect, useState } from 'preact/hooks';
 import { request } from '../api';
 import { clock } from '../format';
 import { ConfirmButton, Empty, useCommand } from '../parts';
-import type { NetworkModel, Schemas } from './model';
+import { faceName, type NetworkModel, type Schemas } from './model';
 
-/** Asks for a list again when `key` changes. */
-function useList<T>(path: string, key: unknown): T[] {
-  const [list, setList] = useState<T[]>([]);
+/** Requests a value again when `key` changes. */
+export function useList<T>(path: string, key: unknown): { value: T | undefined } {
+  const [value, setValue] = useState<T>();
   useEffect(() => {
-    request<T[]>('GET', path).then(setList, () => undefined);
+    request<T>('GET', path).then(setValue, () => undefined);
   }, [path, key]);
-  return list;
+  return { value };
 }
 
-function ListTable(props: {
+export function ListTable(props: {
   title: string;
   head: string[];
   rows: ComponentChildren[][];
   empty: string;
+  /** What stands below the rows. */
+  children?: ComponentChildren;
 }) {
   return (
     <section class="card">
@@ -49,27 +51,124 @@ function ListTable(props: {
           </table>
         </div>
       )}
+      {props.children}
     </section>
   );
 }
 
-export function NetworkRoutes({ tick }: { tick: number }) {
+/** Routes; a person may add and remove those that lead out of the network. */
+export function NetworkRoutes({ model, tick }: { model: NetworkModel; tick: number }) {
+  const [changes, setChanges] = useState(0);
+  const [wanted, setWanted] = useState({ prefix: '', exit: '', cost: '0' });
+  const command = useCommand();
   // Routes rarely change: requested every few samples.
-  const routes = useList<Schemas['NetworkRoute']>('/v1/routes', Math.floor(tick / 3));
+  const key = `${changes} ${Math.floor(tick / 3)}`;
+  const { value: routes } = useList<Schemas['NetworkRoute'][]>('/v1/routes', key);
+  const change = (path: string, body: unknown, text: string) =>
+    void command.run(async () => {
+      await request('POST', path, body);
+      setChanges((before) => before + 1);
+      return text;
+    });
+  const add = (event: Event) => {
+    event.preventDefault();
+    const [element, face] = wanted.exit.split('.');
+    const route = { prefix: wanted.prefix, element, face, cost: Number(wanted.cost) };
+    change('/v1/routes', route, `${wanted.prefix} leads to ${wanted.exit}.`);
+  };
+  const exits = exitsOf(model);
+  const set = (part: Partial<typeof wanted>) => setWanted({ ...wanted, ...part });
   return (
     <ListTable
       title="Routes"
-      head={['Prefix', 'Instance', 'Face', 'Cost', 'Set by']}
-      rows={routes.map((route) => [
+      head={['Prefix', 'Instance', 'Element', 'Face', 'Cost', 'Set by', 'Registered by', '']}
+      rows={(routes ?? []).map((route) => [
         <span class="name">{route.prefix}</span>,
         route.instance,
-        route.face,
+        route.element,
+        faceName(route.face),
         route.cost,
         route.origin,
+        <span class="name">{route.by ?? ''}</span>,
+        route.by && route.origin !== 'registration' ? (
+          <ConfirmButton
+            text="Remove"
+            label={`Remove the route ${route.prefix}`}
+            onConfirm={() =>
+              change(
+                '/v1/routes/remove',
+                {
+                  prefix: route.prefix,
+                  element: route.element,
+                  face: faceName(route.face),
+                  cost: route.cost,
+                },
+                `The route ${route.prefix} is removed.`,
+              )
+            }
+          />
+        ) : (
+          ''
+        ),
       ])}
       empty="No name router has a route."
-    />
+    >
+      {exits.length > 0 && (
+        <form class="inline" onSubmit={add}>
+          <label>
+            Prefix{' '}
+            <input
+              required
+              value={wanted.prefix}
+              placeholder="/example"
+              onInput={(e) => set({ prefix: e.currentTarget.value })}
+            />
+          </label>
+          <label>
+            leads to{' '}
+            <select
+              required
+              value={wanted.exit}
+              onChange={(e) => set({ exit: e.currentTarget.value })}
+            >
+              <option value=""></option>
+              {exits.map((exit) => (
+                <option value={exit}>{exit}</option>
+              ))}
+            </select>
+          </label>
+          <label>
+            Cost{' '}
+            <input
+              type="number"
+              min={0}
+              required
+              value={wanted.cost}
+              onInput={(e) => set({ cost: e.currentTarget.value })}
+            />
+          </label>
+          <button type="submit" disabled={command.isBusy}>
+            Add route
+          </button>
+        </form>
+      )}
+      {command.message}
+    </ListTable>
   );
+}
+
+/** Returns ELEMENT.FACE for the faces to the outside of instances that have a name router. */
+function exitsOf(model: NetworkModel): string[] {
+  const exits = model.graph!.edges.flatMap(({ end }) => {
+    const instance = model.graph!.instances.find(
+      ({ name, host }) => name === end.instance && host === end.host,
+    );
+    const routers = instance?.elements.filter(({ element }) =>
+      ['name_router', 'router'].includes(element),
+    );
+    return (routers ?? []).map(({ name }) => `${name}.${faceName(end.face)}`);
+  });
+  return [...new Set(exits)].sort();
 }
 
 export function Events({ model }: { model: NetworkModel }) {
@@ -91,7 +190,7 @@ export function Events({ model }: { model: NetworkModel }) {
 }
 
 export function History({ version }: { version: number }) {
-  const versions = useList<Schemas['DocumentVersion']>('/v1/history', version);
+  const { value: versions } = useList<Schemas['DocumentVersion'][]>('/v1/history', version);
   const command = useCommand();
   const restore = (wanted: number) =>
     void command.run(async () => {
@@ -104,7 +203,7 @@ export function History({ version }: { version: number }) {
       <ListTable
         title="Versions"
         head={['Version', 'Time', 'By', 'Why', '']}
-        rows={versions.map((entry) => [
+        rows={(versions ?? []).map((entry) => [
           entry.current ? `${entry.version} (in effect)` : entry.version,
           new Date(entry.at_ms).toLocaleString('en-GB'),
           entry.author,
@@ -125,13 +224,13 @@ export function History({ version }: { version: number }) {
   );
 }
 
-export function Audit({ version }: { version: number }) {
-  const entries = useList<Schemas['AuditEntry']>('/v1/audit', version);
+export function Audit({ version }: { version: unknown }) {
+  const { value: entries } = useList<Schemas['AuditEntry'][]>('/v1/audit', version);
   return (
     <ListTable
       title="Who asked for what"
       head={['Time', 'By', 'What', 'Result']}
-      rows={entries.map((entry) => [
+      rows={(entries ?? []).map((entry) => [
         new Date(entry.at_ms).toLocaleString('en-GB'),
         entry.author,
         entry.action,

@@ -11,7 +11,7 @@ export type Instance = Schemas['GraphInstance'];
 export type NetworkEvent = Schemas['NetworkEvent'];
 
 /** Distance of neighbours in the server's layout, in units of the map. */
-export const GRID = { x: 190, y: 105 };
+export const GRID = { x: 190, y: 125 };
 const EVENTS_MAX = 300;
 /** The last hour, one graph every five seconds. */
 const RECORDED_MAX = 720;
@@ -98,7 +98,7 @@ export function healthOf(instance: Instance): Health {
 function toMap(graph: Graph, endedAt: ReadonlyMap<string, number>): MapGraph {
   const nodes: MapNode[] = graph.instances.map((instance) => ({
     id: idOf(instance),
-    label: graph.hosts.length > 1 ? `${instance.name} @ ${instance.host}` : instance.name,
+    label: instance.name,
     kind: kindOf(instance),
     health: endedAt.has(idOf(instance)) ? 'failed' : healthOf(instance),
     group: instance.service,
@@ -138,20 +138,48 @@ function addEdge(edge: Schemas['GraphEdge'], nodes: MapNode[], links: MapLink[])
   const health: Health = edge.up ? (rate > 0.05 ? 'ok' : 'idle') : 'warning';
   const at = nodes.find((node) => node.id === inside);
   const shift = nodes.filter((node) => node.id.startsWith(`edge:${inside}:`)).length;
-  // Producers are behind the last column, consumers before the others.
-  const isLast = (at?.x ?? 0) > 0 && nodes.every(({ x }) => (x ?? 0) <= (at?.x ?? 0) + GRID.x);
+  const side = sideOf(inside, at?.x ?? 0, nodes, links);
   nodes.push({
     id,
-    // Faces that the manager has named end in a hash.
-    label: edge.end.face.replace(/_[0-9a-f]{6}$/, ''),
+    label: faceName(edge.end.face),
     kind: 'listener',
     health,
-    x: (at?.x ?? 0) + GRID.x * (isLast ? 0.6 : -0.6),
-    y: (at?.y ?? 0) - GRID.y * 0.4 + shift * 45,
+    ...placeOf(at, side, shift, nodes),
     values: { uri: edge.uri, rate },
   });
   links.push({ id, from: id, to: inside, health, values: { rate } });
 }
+
+/** Returns the place of a face to the outside: beside its instance, or where there is space. */
+function placeOf(
+  at: MapNode | undefined,
+  side: -1 | 0 | 1,
+  shift: number,
+  nodes: MapNode[],
+): { x: number; y: number } {
+  const [x, y] = [at?.x ?? 0, at?.y ?? 0];
+  if (side !== 0) return { x: x + GRID.x * 0.62 * side, y: y + shift * 60 };
+  const isFree = (way: -1 | 1) =>
+    !nodes.some((node) => {
+      const [dx, dy] = [(node.x ?? 0) - x, ((node.y ?? 0) - y) * way];
+      return Math.abs(dx) < GRID.x / 2 && dy > 0 && dy < GRID.y * 1.4;
+    });
+  const way = isFree(-1) || !isFree(1) ? -1 : 1;
+  return { x: x + shift * GRID.x * 0.4, y: y + way * GRID.y * 0.75 };
+}
+
+/** Returns on which side of an instance a face to the outside is drawn: 0 is above. */
+function sideOf(inside: string, x: number, nodes: MapNode[], links: MapLink[]): -1 | 0 | 1 {
+  const isHere = ({ from, to }: MapLink) => from === inside || to === inside;
+  const neighbours = links
+    .filter(isHere)
+    .map(({ from, to }) => nodes.find(({ id }) => id === (from === inside ? to : from))?.x ?? x);
+  if (!neighbours.some((other) => other < x)) return -1;
+  return neighbours.some((other) => other > x) ? 0 : 1;
+}
+
+/** Returns the name in the document of a face: those that the manager has named end in a hash. */
+export const faceName = (face: string): string => face.replace(/_[0-9a-f]{6,16}$/, '');
 
 const endOf = (end: Schemas['GraphLinkEnd']): string => `${end.instance} on ${end.host}`;
 

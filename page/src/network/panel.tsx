@@ -5,16 +5,21 @@ import { request } from '../api';
 import { bytes, count, duration, percent, rate } from '../format';
 import type { MapNode } from '../map/model';
 import { Chart, useCommand } from '../parts';
+import { useList } from './lists';
 import { idOf, type Instance, type NetworkModel, type Schemas } from './model';
+import type { TapPlace } from './tap';
 
 export function InstancePanel({
   node,
   model,
   tick,
+  onTap,
 }: {
   node: MapNode;
   model: NetworkModel;
   tick: number;
+  /** Called when packets of the instance, or of an element inside, are to be shown. */
+  onTap(place: TapPlace): void;
 }) {
   const instance = model.graph!.instances.find((candidate) => idOf(candidate) === node.id);
   if (!instance) return <OtherPanel node={node} model={model} />;
@@ -35,8 +40,15 @@ export function InstancePanel({
     ],
   ];
   const curves = model.curves.get(node.id);
+  const tap = (element: string) => {
+    onTap({ instance: node.id, element });
+    location.hash = 'tap';
+  };
   return (
     <>
+      <button type="button" onClick={() => tap('')}>
+        Tap its packets
+      </button>
       <dl>
         {rows.map(([term, value]) => (
           <>
@@ -64,6 +76,9 @@ export function InstancePanel({
           <summary>
             {element.name}: {element.element.replaceAll('_', ' ')}
           </summary>
+          <button type="button" onClick={() => tap(element.name)}>
+            Tap outputs of {element.name}
+          </button>
           <dl>
             {Object.entries(element.values).map(([name, value]) => (
               <>
@@ -74,9 +89,29 @@ export function InstancePanel({
           </dl>
         </details>
       ))}
+      <InstanceRoutes instance={instance} />
       <ScaleForm service={instance.service} model={model} />
       <Texts instance={instance} />
     </>
+  );
+}
+
+/** Routes of the instance's name routers. */
+function InstanceRoutes({ instance }: { instance: Instance }) {
+  const { value } = useList<Schemas['NetworkRoute'][]>('/v1/routes', idOf(instance));
+  const routes = (value ?? []).filter((route) => route.instance === idOf(instance));
+  if (routes.length === 0) return null;
+  return (
+    <details>
+      <summary>{routes.length} routes</summary>
+      <ul class="plain">
+        {routes.map((route) => (
+          <li>
+            <span class="name">{route.prefix}</span> to {route.face}, by {route.by ?? route.origin}
+          </li>
+        ))}
+      </ul>
+    </details>
   );
 }
 

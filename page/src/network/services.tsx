@@ -7,7 +7,7 @@ import type { NetworkModel } from './model';
 
 export function Services({ model, tick }: { model: NetworkModel; tick: number }) {
   return (
-    <div class="columns wide">
+    <div class="columns">
       {model.graph!.services.map((service) => {
         const curves = model.services.get(service.name);
         return (
@@ -24,11 +24,11 @@ export function Services({ model, tick }: { model: NetworkModel; tick: number })
               <Chart
                 curves={curves}
                 tick={tick}
-                height={120}
+                height={110}
                 format={(value) => count(value)}
                 label={`Instances and Interests per second of ${service.name}`}
                 lines={[
-                  { text: 'instances', color: 'curve-3' },
+                  { text: 'instances', color: 'curve-3', ownScale: true },
                   { text: 'Interests/s', color: 'curve-1', dash: [6, 3] },
                 ]}
               />

@@ -3,15 +3,19 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { follow, request, type Connection, type RequestError } from '../api';
 import { clock, rate } from '../format';
+import type { MapNode } from '../map/model';
 import { MapView } from '../map/view';
 import { Empty } from '../parts';
 import { Tabs } from '../tabs';
 import { DocumentView } from './document';
-import { Audit, Events, History, NetworkRoutes } from './lists';
+import { Decisions } from './decisions';
+import { Access } from './access';
+import { Events, History, NetworkRoutes } from './lists';
 import { GRID, NetworkModel, type NetworkEvent, type Graph } from './model';
 import { InstancePanel } from './panel';
 import { Plans } from './plans';
 import { Services } from './services';
+import { NetworkTap, type TapPlace } from './tap';
 
 /** Most graphs a second. */
 const REFRESH_MS = 400;
@@ -22,6 +26,7 @@ export function NetworkView(props: {
 }) {
   const model = useRef(new NetworkModel()).current;
   const [tick, setTick] = useState(0);
+  const [tapped, setTapped] = useState<TapPlace>();
   useEffect(() => {
     let isAsked = false;
     let isOver = false;
@@ -69,29 +74,36 @@ export function NetworkView(props: {
       ))}
       <Tabs
         tabs={[
-          { id: 'map', text: 'Map', view: () => <NetworkMap model={model} tick={tick} /> },
+          {
+            id: 'map',
+            text: 'Map',
+            view: () => <NetworkMap model={model} tick={tick} onTap={setTapped} />,
+          },
           { id: 'plan', text: 'Plan', view: () => <Plans model={model} /> },
           { id: 'document', text: 'Document', view: () => <DocumentView model={model} /> },
           { id: 'services', text: 'Services', view: () => <Services model={model} tick={tick} /> },
-          { id: 'routes', text: 'Routes', view: () => <NetworkRoutes tick={tick} /> },
+          { id: 'decisions', text: 'Decisions', view: () => <Decisions model={model} /> },
+          { id: 'routes', text: 'Routes', view: () => <NetworkRoutes model={model} tick={tick} /> },
+          {
+            id: 'tap',
+            text: 'Tap',
+            view: () => <NetworkTap model={model} place={tapped} onPlace={setTapped} />,
+          },
           { id: 'events', text: 'Events', view: () => <Events model={model} /> },
           {
             id: 'history',
             text: 'History',
-            view: () => (
-              <>
-                <History version={graph.version} />
-                <Audit version={graph.version} />
-              </>
-            ),
+            view: () => <History version={graph.version} />,
           },
+          { id: 'access', text: 'Access', view: () => <Access tick={tick} /> },
         ]}
       />
     </>
   );
 }
 
-function NetworkMap({ model, tick }: { model: NetworkModel; tick: number }) {
+function NetworkMap(props: { model: NetworkModel; tick: number; onTap(place: TapPlace): void }) {
+  const { model, tick } = props;
   const graph = model.graph!;
   const [back, setBack] = useState(0);
   const shown = back === 0 ? undefined : model.recorded.at(-back);
@@ -118,7 +130,7 @@ function NetworkMap({ model, tick }: { model: NetworkModel; tick: number }) {
         <b>{graph.network}</b>, version {graph.version}, {graph.state}
         {graph.hosts.map(
           (host) =>
-            ` · ${host.name}: ${host.instances} instances, ${host.cpu_cores.toFixed(2)} cores${host.up ? '' : ', does not answer'}`,
+            ` · ${host.name}: ${host.instances} ${host.instances === 1 ? 'instance' : 'instances'}, ${host.cpu_cores.toFixed(2)} cores${host.up ? '' : ', does not answer'}`,
         )}
       </p>
       {model.recorded.length > 1 && (
@@ -140,6 +152,7 @@ function NetworkMap({ model, tick }: { model: NetworkModel; tick: number }) {
         storageKey={`network:${graph.network}`}
         onMove={move}
         onArrange={arrange}
+        note={noteOf}
         labels={[
           { name: 'rate', text: 'packets/s', format: (value) => `${rate(value)}/s` },
           { name: 'pending', text: 'pending', format: (value) => `${value} pending` },
@@ -152,8 +165,17 @@ function NetworkMap({ model, tick }: { model: NetworkModel; tick: number }) {
           { name: 'cpu', text: 'Cores', format: (value) => value.toFixed(2) },
           { name: 'pending', text: 'Pending', format: String },
         ]}
-        panel={(node) => <InstancePanel key={node.id} node={node} model={model} tick={tick} />}
+        panel={(node) => (
+          <InstancePanel key={node.id} node={node} model={model} tick={tick} onTap={props.onTap} />
+        )}
       />
     </>
   );
+}
+
+/** Returns what stands below the name of an instance or a face. */
+function noteOf({ kind, values }: MapNode): string {
+  const packets = Number(values['rate'] ?? 0) > 0.05 ? `${rate(Number(values['rate']))}/s` : '';
+  const cores = kind !== 'listener' && typeof values['cpu'] === 'number' ? values['cpu'] : 0;
+  return [packets, cores >= 0.01 ? `${cores.toFixed(2)} cores` : ''].filter(Boolean).join(', ');
 }

@@ -8,6 +8,16 @@ import type { RouterModel, Schemas } from './model';
 type TraceEvent = Schemas['TraceEvent'];
 const EVENTS_MAX = 500;
 
+const stepOf = ({ step }: TraceEvent): string => step.replaceAll('_', ' ');
+
+/** Returns the words of a decision without the step, which stands before them. */
+const detailOf = (event: TraceEvent): string => {
+  const step = stepOf(event);
+  return event.words.toLowerCase().startsWith(`${step}: `)
+    ? event.words.slice(step.length + 2)
+    : event.words;
+};
+
 export function Trace({ model }: { model: RouterModel }) {
   const [name, setName] = useState('');
   const [seconds, setSeconds] = useState('30');
@@ -104,7 +114,7 @@ export function Trace({ model }: { model: RouterModel }) {
               <ol>
                 {own.map((event) => (
                   <li>
-                    <span class="step">{event.step.replaceAll('_', ' ')}</span> {event.words}
+                    <span class="step">{stepOf(event)}</span> {detailOf(event)}
                     {event.face_id != null && (
                       <span class="note"> {model.faces.get(event.face_id)?.uri}</span>
                     )}

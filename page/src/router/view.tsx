@@ -6,12 +6,13 @@ import { bits, rate } from '../format';
 import { MapView } from '../map/view';
 import type { MapGraph, MapNode } from '../map/model';
 import { Tabs } from '../tabs';
+import { TapView } from '../tap/view';
 import { FaceDetails, Faces } from './faces';
 import { Log } from './log';
 import { RouterModel, type Change, type Face } from './model';
 import { Overview } from './overview';
+import { PubSub } from './pubsub';
 import { Routes, Strategies } from './routes';
-import { Tap } from './tap';
 import { Trace } from './trace';
 
 export function RouterView(props: {
@@ -51,8 +52,9 @@ export function RouterView(props: {
           { id: 'faces', text: 'Faces', view: () => <Faces model={model} tick={tick} /> },
           { id: 'routes', text: 'Routes', view: () => <Routes model={model} /> },
           { id: 'strategies', text: 'Strategies', view: () => <Strategies model={model} /> },
+          { id: 'pubsub', text: 'Publish/subscribe', view: () => <PubSub /> },
           { id: 'trace', text: 'Trace', view: () => <Trace model={model} /> },
-          { id: 'tap', text: 'Tap', view: () => <Tap model={model} /> },
+          { id: 'tap', text: 'Tap', view: () => <RouterTap model={model} /> },
           { id: 'log', text: 'Log', view: () => <Log model={model} /> },
         ]}
       />
@@ -135,3 +137,13 @@ function kindOf(face: Face): string {
 
 const shortUri = (face: Face): string =>
   face.scope === 'local' ? `application (face ${face.face_id})` : face.uri.replace(/^\w+:\/\//, '');
+
+const RouterTap = ({ model }: { model: RouterModel }) => (
+  <TapView
+    path="/v1/tap"
+    faces={model.outerFaces().map(({ face_id, uri }) => ({
+      id: face_id,
+      text: `${face_id}: ${uri}`,
+    }))}
+  />
+);

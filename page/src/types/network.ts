@@ -51,6 +51,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/countermeasures": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Defences and their countermeasures */
+        get: operations["list_countermeasures"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/countermeasures/{element}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove the countermeasures for an element
+         * @description Its defences learn anew what is usual, and answer the next attack.
+         */
+        delete: operations["remove_countermeasures"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/countermeasures/{element}/veto": {
         parameters: {
             query?: never;
@@ -62,6 +99,27 @@ export interface paths {
         /** Forbid or allow countermeasures at an element */
         put: operations["set_veto"];
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/drawing": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Draw a draft, and edit it in the drawing
+         * @description Nothing changes in the network. The response has the text after the edit, all of its mistakes
+         *     with their places, and the places of its elements.
+         */
+        post: operations["draw_draft"];
         delete?: never;
         options?: never;
         head?: never;
@@ -192,6 +250,99 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/instances/{name}/tap": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Capture the packets of an instance
+         * @description A pcapng stream until the client disconnects, as of `GET /v1/tap` of the instance's own control
+         *     socket, with the same bounds.
+         */
+        get: operations["tap_instance"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/key-rules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Add a rule: which keys may sign and register which names */
+        post: operations["add_key_rule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/key-rules/remove": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Remove a rule that a person has added */
+        post: operations["remove_key_rule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What verifiers and registration ports trust */
+        get: operations["list_keys"];
+        put?: never;
+        /**
+         * Add an anchor or a certificate
+         * @description It is given to all signature verifiers, and to all name routers that take registrations.
+         */
+        post: operations["add_key"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/keys/certificate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Remove an anchor or a certificate that a person has added */
+        delete: operations["remove_key"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/network": {
         parameters: {
             query?: never;
@@ -309,7 +460,28 @@ export interface paths {
         /** Routes of all name routers */
         get: operations["list_routes"];
         put?: never;
-        post?: never;
+        /**
+         * Add a route that leads out of the network, or change its cost
+         * @description All other name routers of the network get routes to it.
+         */
+        post: operations["add_route"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/routes/remove": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Remove a route that a person has added */
+        post: operations["remove_route"];
         delete?: never;
         options?: never;
         head?: never;
@@ -368,6 +540,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Tokens of users, without their texts */
+        get: operations["list_tokens"];
+        put?: never;
+        /** Make a token for a user */
+        post: operations["add_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/tokens/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** End the rights of a token */
+        delete: operations["remove_token"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/undo": {
         parameters: {
             query?: never;
@@ -403,6 +610,13 @@ export interface components {
             /** @description Whether it was accepted, or why not. */
             result: string;
         };
+        /** @description An element that can be added. */
+        CatalogueElement: {
+            /** @description What it does. */
+            help: string;
+            /** @description Name in documents. */
+            name: string;
+        };
         /** @description `GET /v1/history/{version}`: the text of a version. */
         DocumentText: {
             /** @description Text. */
@@ -433,6 +647,188 @@ export interface components {
              * @description Version, from 1.
              */
             version: number;
+        };
+        /** @description An edit of a draft. */
+        DraftEdit: {
+            /** @description Element of the catalogue. */
+            element: string;
+            /** @enum {string} */
+            kind: "add_element";
+            /** @description Name of the new element. */
+            name: string;
+        } | {
+            /** @enum {string} */
+            kind: "add_face";
+            /** @description Whether it listens at the address. */
+            listens?: boolean;
+            /** @description Name of the new face. */
+            name: string;
+            /** @description Address. */
+            uri: string;
+        } | {
+            /** @enum {string} */
+            kind: "add_service";
+            /** @description Elements and faces. */
+            members: string[];
+            /** @description Name of the new service. */
+            name: string;
+        } | {
+            /** @description Output: `ELEMENT.PORT`, a face, or `faces`. */
+            from: string;
+            /** @enum {string} */
+            kind: "connect";
+            /** @description Input: `ELEMENT.PORT`, a face, or `faces`. */
+            to: string;
+        } | {
+            /** @description Output. */
+            from: string;
+            /** @enum {string} */
+            kind: "disconnect";
+            /** @description Input. */
+            to: string;
+        } | {
+            /** @enum {string} */
+            kind: "assign";
+            /** @description Element or face. */
+            member: string;
+            /** @description Service; absent: none. */
+            service?: string | null;
+        } | {
+            /** @enum {string} */
+            kind: "remove";
+            /** @description Element or face. */
+            name: string;
+        } | {
+            /** @enum {string} */
+            kind: "remove_service";
+            /** @description Service. */
+            name: string;
+        };
+        /** @description A mistake in a draft. */
+        DraftProblem: {
+            /**
+             * Format: uint32
+             * @description Column in characters, from 1.
+             */
+            column: number;
+            /**
+             * Format: uint32
+             * @description Line, from 1; 0 for the whole document.
+             */
+            line: number;
+            /** @description What is wrong. */
+            message: string;
+            /** @description What to do about it. */
+            remedy: string;
+        };
+        /** @description A text as a drawing. */
+        Drawing: {
+            /** @description Elements and faces; empty if there are too many to draw. */
+            boxes: components["schemas"]["DrawnBox"][];
+            /** @description Elements that can be added. */
+            catalogue: components["schemas"]["CatalogueElement"][];
+            /** @description Inputs that a new connection may have. */
+            inputs: string[];
+            /** @description Connections. */
+            links: components["schemas"]["DrawnLink"][];
+            /** @description Outputs that a new connection may have. */
+            outputs: string[];
+            /** @description What is wrong with it, by position. */
+            problems: components["schemas"]["DraftProblem"][];
+            /** @description Services. */
+            services: components["schemas"]["DrawnService"][];
+            /** @description The text after the edit. */
+            text: string;
+        };
+        /** @description `POST /v1/drawing`: a text, and an edit of it. */
+        DrawingRequest: {
+            edit?: components["schemas"]["DraftEdit"] | null;
+            /** @description Text of a document, at most 1 MiB. */
+            text: string;
+        };
+        /** @description An element or face of a drawing. Lengths are in characters. */
+        DrawnBox: {
+            /**
+             * Format: uint32
+             * @description Height.
+             */
+            height: number;
+            /** @description Input ports. */
+            inputs: string[];
+            /** @description Whether it is a face. */
+            is_face: boolean;
+            /** @description Element of the catalogue, or address of the face. */
+            label: string;
+            /**
+             * Format: uint32
+             * @description Line in the text, from 1; 0 if it has none.
+             */
+            line: number;
+            /** @description Name; `faces` for all faces. */
+            name: string;
+            /** @description Output ports. */
+            outputs: string[];
+            /** @description Service that it belongs to; empty for none. */
+            service: string;
+            /**
+             * Format: uint32
+             * @description Width.
+             */
+            width: number;
+            /**
+             * Format: uint32
+             * @description Left edge.
+             */
+            x: number;
+            /**
+             * Format: uint32
+             * @description Upper edge.
+             */
+            y: number;
+        };
+        /** @description A connection of a drawing. */
+        DrawnLink: {
+            /**
+             * Format: uint32
+             * @description Index of the box where it begins.
+             */
+            from: number;
+            /**
+             * Format: uint32
+             * @description Index of its output port.
+             */
+            from_port: number;
+            /**
+             * Format: uint32
+             * @description Line in the text, from 1.
+             */
+            line: number;
+            /** @description Output as written in a document. */
+            source: string;
+            /** @description Input as written in a document. */
+            target: string;
+            /**
+             * Format: uint32
+             * @description Index of the box where it ends.
+             */
+            to: number;
+            /**
+             * Format: uint32
+             * @description Index of its input port.
+             */
+            to_port: number;
+        };
+        /** @description A service of a drawing. */
+        DrawnService: {
+            /**
+             * Format: uint32
+             * @description Line in the text, from 1.
+             */
+            line: number;
+            /** @description Elements and faces. */
+            members: string[];
+            /** @description Name. */
+            name: string;
         };
         /** @description A face to the outside of the network. */
         GraphEdge: {
@@ -690,6 +1086,41 @@ export interface components {
             instance: string;
             position?: components["schemas"]["GraphPosition"] | null;
         };
+        /** @description `POST /v1/keys`: an anchor or a certificate to add. */
+        KeyAddition: {
+            /** @description The certificate, a Data packet in base64; white space is ignored. */
+            certificate: string;
+            /** @description What it is trusted for. */
+            use: components["schemas"]["KeyUse"];
+        };
+        /** @description A rule: keys of these names may sign, and register, these names. */
+        KeyRule: {
+            /** @description What added it; empty if the document did. */
+            author: string;
+            /** @description Whether the document has it: then it is removed there. */
+            document: boolean;
+            /** @description Pattern of the names of keys, such as `/site/<who>/KEY/<_>`. */
+            keys: string;
+            /** @description Pattern of names, such as `/site/<who>/<..>`. */
+            names: string;
+        };
+        /** @description `POST /v1/key-rules` and `POST /v1/key-rules/remove`: a rule. */
+        KeyRuleText: {
+            /** @description Pattern of the names of keys, such as `/site/<who>/KEY/<_>`. */
+            keys: string;
+            /** @description Pattern of names, such as `/site/<who>/<..>`. */
+            names: string;
+        };
+        /**
+         * @description What a key of the network is trusted for.
+         * @enum {string}
+         */
+        KeyUse: "anchor" | "certificate";
+        /**
+         * @description A name as an NDN URI.
+         * @example /example
+         */
+        NameText: string;
         /** @description `PUT /v1/network`: a new document. */
         NetworkChange: {
             /**
@@ -722,6 +1153,32 @@ export interface components {
             since_ms: number;
             /** @description What it is about: `network`, `host NAME`, `instance NAME on HOST`, `service NAME`. */
             subject: string;
+        };
+        /** @description A countermeasure in effect. */
+        NetworkCountermeasure: {
+            /** @description Element of the document that it is placed at. */
+            at: string;
+            /** @description What it does, with figures. */
+            effect: string;
+            /** @description Element that it adds to the network. */
+            name: string;
+        };
+        /** @description `GET /v1/countermeasures`: the defence of one element against one kind of attack. */
+        NetworkDefence: {
+            /** @description Attack: `poisoning` or `flooding`. */
+            attack: string;
+            /** @description Countermeasures in effect. */
+            countermeasures: components["schemas"]["NetworkCountermeasure"][];
+            /** @description Watched element. */
+            element: string;
+            /** @description Whether what is usual is not known yet: nothing is suspicious then. */
+            learning: boolean;
+            /** @description Why the state is what it is, with figures; null before the first change. */
+            reason?: string | null;
+            /** @description State: `normal`, `suspicious`, `verifying`, `confirmed`, `isolated` or `quiet`. */
+            state: string;
+            /** @description Whether a person forbids countermeasures at the element. */
+            vetoed: boolean;
         };
         /**
          * @description `GET /v1/events`: one event, as `data` of a Server-Sent Event. Its `id` is `START-NUMBER`. The
@@ -794,6 +1251,19 @@ export interface components {
              */
             version: number;
         };
+        /** @description An anchor or a certificate. */
+        NetworkKey: {
+            /** @description What added it; empty if the document did. */
+            author: string;
+            /** @description The certificate, a Data packet in base64. */
+            certificate: string;
+            /** @description Whether the document names it: then it is removed there. */
+            document: boolean;
+            /** @description Name of the certificate. */
+            name: string;
+            /** @description What it is trusted for. */
+            use: components["schemas"]["KeyUse"];
+        };
         /** @description `GET /v1/plans/{id}`, and the response to a request for a plan: steps in waves. */
         NetworkPlan: {
             /** @description Id: changes when the target or the network changes. Empty plans have one as well. */
@@ -810,6 +1280,11 @@ export interface components {
         };
         /** @description `GET /v1/routes`: a route of a name router. */
         NetworkRoute: {
+            /**
+             * @description Who set it: the key that signed the registration, or the person who added the route; null
+             *     for routes of the document and those that were computed.
+             */
+            by?: string | null;
             /**
              * Format: uint64
              * @description Cost.
@@ -854,6 +1329,18 @@ export interface components {
              */
             version: number;
         };
+        /** @description `GET /v1/keys`: what verifiers and registration ports of the network trust. */
+        NetworkTrust: {
+            /** @description Anchors and certificates. */
+            keys: components["schemas"]["NetworkKey"][];
+            /** @description Which keys may sign, and register, which names. */
+            rules: components["schemas"]["KeyRule"][];
+        };
+        /** @description The response to `POST /v1/tokens`. The text is not stored and can't be shown again. */
+        NewToken: {
+            /** @description Text to be sent as `Authorization: Bearer TEXT`. */
+            token: string;
+        };
         /** @description `POST /v1/page/tickets`: a URL that opens the page once. */
         PageTicket: {
             /**
@@ -866,6 +1353,20 @@ export interface components {
              * @example http://127.0.0.1:6390/#ticket=0123456789abcdef
              */
             url: string;
+        };
+        /** @description `POST /v1/routes` and `POST /v1/routes/remove`: a route that leads out of the network. */
+        PersonRoute: {
+            /**
+             * Format: uint64
+             * @description Cost beyond the face; no effect when a route is removed.
+             */
+            cost?: number;
+            /** @description Element of the document that routes by name. */
+            element: string;
+            /** @description Face of the document at that element. */
+            face: string;
+            /** @description Prefix. */
+            prefix: components["schemas"]["NameText"];
         };
         /** @description `POST /v1/plan`: what is to be planned. Without a text: what the manager would do now. */
         PlanRequest: {
@@ -920,6 +1421,11 @@ export interface components {
             /** @description The problem and its remedy, as a sentence. */
             text: string;
         };
+        /**
+         * @description What a user may do: each role may do all that the ones before it may.
+         * @enum {string}
+         */
+        Role: "viewer" | "operator" | "admin";
         /** @description `PUT /v1/scale/{service}`: sets or releases the number of instances. */
         ScaleChange: {
             /**
@@ -962,6 +1468,18 @@ export interface components {
             /** @description Whether services go on; otherwise they are drained and stopped first. */
             keep?: boolean;
         };
+        /** @description `POST /v1/tokens`: a token to make. */
+        TokenRequest: {
+            /** @description Name: 1 to 63 letters, digits, `-`, `_` and `.`. An earlier token of the name is void. */
+            name: string;
+            /** @description What it may do. */
+            role: components["schemas"]["Role"];
+            /**
+             * Format: uint64
+             * @description Seconds until it expires.
+             */
+            valid_s: number;
+        };
         /** @description `POST /v1/undo`: return to an earlier document, as a new version. */
         UndoRequest: {
             /**
@@ -970,7 +1488,26 @@ export interface components {
              */
             version?: number | null;
         };
-        /** @description `POST /v1/countermeasures/{element}/veto`: whether a person forbids countermeasures there. */
+        /** @description `GET /v1/tokens`: a token, without its text. */
+        UserToken: {
+            /** @description What made it. */
+            author: string;
+            /**
+             * Format: uint64
+             * @description Milliseconds since 1970 when it was made.
+             */
+            created_ms: number;
+            /**
+             * Format: uint64
+             * @description Milliseconds since 1970 when it expires.
+             */
+            expires_ms: number;
+            /** @description Name, which is the author of its changes. */
+            name: string;
+            /** @description What it may do. */
+            role: components["schemas"]["Role"];
+        };
+        /** @description `PUT /v1/countermeasures/{element}/veto`: whether a person forbids countermeasures there. */
         Veto: {
             /** @description Whether countermeasures at the element are forbidden; what is in effect is removed. */
             forbidden: boolean;
@@ -1233,6 +1770,182 @@ export interface operations {
             };
         };
     };
+    list_countermeasures: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body is the current state */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NetworkDefence"][];
+                };
+            };
+            /** @description The request is malformed: a query, a path, a body that is not JSON, or two Host headers */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token of `control.token_file` is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: by the router's rules, or to a web page */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long to arrive */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The operating system refused, or the program has a bug */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Busy or stopping: try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The peer or the forwarding loop did not reply in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_countermeasures: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Watched element of the document */
+                element: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The request is malformed: a query, a path, a body that is not JSON, or two Host headers */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token of `control.token_file` is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: by the router's rules, or to a web page */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The requested object does not exist */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long to arrive */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The operating system refused, or the program has a bug */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Busy or stopping: try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The peer or the forwarding loop did not reply in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     set_veto: {
         parameters: {
             query?: never;
@@ -1285,6 +1998,120 @@ export interface operations {
             };
             /** @description The requested object does not exist */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long to arrive */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too long */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is valid JSON, but not valid for this operation */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The operating system refused, or the program has a bug */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Busy or stopping: try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The peer or the forwarding loop did not reply in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    draw_draft: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DrawingRequest"];
+            };
+        };
+        responses: {
+            /** @description Done; the body is the current state */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Drawing"];
+                };
+            };
+            /** @description The edit can't be made */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token of `control.token_file` is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: by the router's rules, or to a web page */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1906,6 +2733,649 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["InstanceLog"];
                 };
+            };
+            /** @description The request is malformed: a query, a path, a body that is not JSON, or two Host headers */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token of `control.token_file` is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: by the router's rules, or to a web page */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The requested object does not exist */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long to arrive */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The operating system refused, or the program has a bug */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Busy or stopping: try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The peer or the forwarding loop did not reply in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    tap_instance: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Packets that leave this element by an output port, instead of those at faces. Not together
+                 *     with `face` and `direction`.
+                 */
+                element?: string;
+                /** @description Only this output port of the element. */
+                port?: string;
+                /** @description Only packets received or sent on this face. */
+                face?: number;
+                /** @description Only names under this prefix. */
+                name?: string;
+                /** @description Only these kinds, separated by commas: interest, data, nack. */
+                kind?: string;
+                /** @description Only received (in) or sent (out) packets. */
+                direction?: "in" | "out";
+                /** @description Stop after this number of packets. */
+                count?: number;
+            };
+            header?: never;
+            path: {
+                /** @description `SERVICE~N`, or `SERVICE~N@HOST` */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body is the current state */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-pcapng": string;
+                };
+            };
+            /** @description The request is malformed: a query, a path, a body that is not JSON, or two Host headers */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token of `control.token_file` is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: by the router's rules, or to a web page */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No instance, element or output port has this name */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long to arrive */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The instance does not answer */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The operating system refused, or the program has a bug */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many captures are running */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The peer or the forwarding loop did not reply in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    add_key_rule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["KeyRuleText"];
+            };
+        };
+        responses: {
+            /** @description Done; no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A pattern is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token of `control.token_file` is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: by the router's rules, or to a web page */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long to arrive */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too long */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is valid JSON, but not valid for this operation */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The operating system refused, or the program has a bug */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Busy or stopping: try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The peer or the forwarding loop did not reply in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_key_rule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["KeyRuleText"];
+            };
+        };
+        responses: {
+            /** @description Done; no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The request is malformed: a query, a path, a body that is not JSON, or two Host headers */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token of `control.token_file` is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: by the router's rules, or to a web page */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The requested object does not exist */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long to arrive */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too long */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is valid JSON, but not valid for this operation */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The operating system refused, or the program has a bug */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Busy or stopping: try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The peer or the forwarding loop did not reply in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_keys: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body is the current state */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NetworkTrust"];
+                };
+            };
+            /** @description The request is malformed: a query, a path, a body that is not JSON, or two Host headers */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token of `control.token_file` is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: by the router's rules, or to a web page */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long to arrive */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The operating system refused, or the program has a bug */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Busy or stopping: try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The peer or the forwarding loop did not reply in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    add_key: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["KeyAddition"];
+            };
+        };
+        responses: {
+            /** @description Done; no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description It is no certificate, or there are too many */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token of `control.token_file` is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: by the router's rules, or to a web page */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long to arrive */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too long */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is valid JSON, but not valid for this operation */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The operating system refused, or the program has a bug */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Busy or stopping: try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The peer or the forwarding loop did not reply in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_key: {
+        parameters: {
+            query: {
+                /** @description Name of the certificate. */
+                name: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description The request is malformed: a query, a path, a body that is not JSON, or two Host headers */
             400: {
@@ -2776,6 +4246,248 @@ export interface operations {
             };
         };
     };
+    add_route: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PersonRoute"];
+            };
+        };
+        responses: {
+            /** @description Done; no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The route does not fit the document */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token of `control.token_file` is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: by the router's rules, or to a web page */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The requested object does not exist */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long to arrive */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too long */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is valid JSON, but not valid for this operation */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The operating system refused, or the program has a bug */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Busy or stopping: try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The peer or the forwarding loop did not reply in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_route: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PersonRoute"];
+            };
+        };
+        responses: {
+            /** @description Done; no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The request is malformed: a query, a path, a body that is not JSON, or two Host headers */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token of `control.token_file` is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: by the router's rules, or to a web page */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The requested object does not exist */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long to arrive */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too long */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is valid JSON, but not valid for this operation */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The operating system refused, or the program has a bug */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Busy or stopping: try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The peer or the forwarding loop did not reply in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_scales: {
         parameters: {
             query?: never;
@@ -3156,6 +4868,296 @@ export interface operations {
             };
             /** @description The body is valid JSON, but not valid for this operation */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The operating system refused, or the program has a bug */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Busy or stopping: try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The peer or the forwarding loop did not reply in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_tokens: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body is the current state */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserToken"][];
+                };
+            };
+            /** @description The request is malformed: a query, a path, a body that is not JSON, or two Host headers */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token of `control.token_file` is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: by the router's rules, or to a web page */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long to arrive */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The operating system refused, or the program has a bug */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Busy or stopping: try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The peer or the forwarding loop did not reply in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    add_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TokenRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewToken"];
+                };
+            };
+            /** @description The name or the time can't be used */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token of `control.token_file` is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: by the router's rules, or to a web page */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long to arrive */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too long */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is valid JSON, but not valid for this operation */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The operating system refused, or the program has a bug */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Busy or stopping: try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The peer or the forwarding loop did not reply in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the token */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The request is malformed: a query, a path, a body that is not JSON, or two Host headers */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token of `control.token_file` is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: by the router's rules, or to a web page */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The requested object does not exist */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long to arrive */
+            408: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -263,6 +263,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/pubsub": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show applications, items and other nodes of publish/subscribe */
+        get: operations["show_pubsub"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pubsub/trace": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show publishers, subscribers and trees of a name */
+        get: operations["trace_pubsub"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/routes": {
         parameters: {
             query?: never;
@@ -406,6 +440,145 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description AF_XDP sockets of an interface. */
+        AfXdpStatus: {
+            /**
+             * Format: uint64
+             * @description Frames lost because a ring was full.
+             */
+            lost: number;
+            /** @description Memory of frames: `zero-copy` or `copy`. */
+            memory: string;
+            /** @description Mode of the XDP program: `native` or `generic`. */
+            mode: string;
+            /**
+             * Format: uint64
+             * @description Number of receive queues.
+             */
+            queues: number;
+            /**
+             * Format: uint64
+             * @description Frames received.
+             */
+            received: number;
+            /**
+             * Format: uint64
+             * @description Frames sent.
+             */
+            sent: number;
+        };
+        /** @description A connected application. */
+        ApplicationStatus: {
+            /**
+             * Format: uint64
+             * @description Publications delivered to it.
+             */
+            delivered: number;
+            /**
+             * Format: uint64
+             * @description Number of its items.
+             */
+            items: number;
+            /**
+             * Format: uint64
+             * @description Publications lost because it did not take them in time.
+             */
+            lost: number;
+            /**
+             * Format: uint32
+             * @description Process id; 0 if it is in another namespace.
+             */
+            pid: number;
+            /** @description Name of the program, in its own words. */
+            program: string;
+            /**
+             * Format: uint64
+             * @description Number of the connection.
+             */
+            session: number;
+            /** @description Whether publications reach it by shared memory. */
+            shared_memory: boolean;
+            /** @description Its patterns. */
+            subscriptions: string[];
+            /**
+             * Format: uint32
+             * @description User id.
+             */
+            uid: number;
+        };
+        /** @description Packets of a domain of Blackadder's nodes. */
+        BlackadderCounters: {
+            /**
+             * Format: uint64
+             * @description Publications received and passed on to applications.
+             */
+            delivered: number;
+            /**
+             * Format: uint64
+             * @description Packets forwarded for other nodes, one per link.
+             */
+            forwarded: number;
+            /**
+             * Format: uint64
+             * @description Invalid packets, also such that are for this node and have no content it knows.
+             */
+            invalid: number;
+            /**
+             * Format: uint64
+             * @description Packets dropped, as no link and not this node is in their identifier.
+             */
+            no_link: number;
+            /**
+             * Format: uint64
+             * @description Notices received from the topology manager.
+             */
+            notices: number;
+            /**
+             * Format: uint64
+             * @description Requests and notices beyond a limit of this node.
+             */
+            omitted: number;
+            /**
+             * Format: uint64
+             * @description Publications sent.
+             */
+            published: number;
+            /**
+             * Format: uint64
+             * @description Packets received from neighbours.
+             */
+            received: number;
+            /**
+             * Format: uint64
+             * @description Requests sent to the rendezvous node.
+             */
+            requests: number;
+            /**
+             * Format: uint64
+             * @description Packets that the system did not take.
+             */
+            send_errors: number;
+            /**
+             * Format: uint64
+             * @description Requests of all nodes, with `pubsub.blackadder_topology`.
+             */
+            served: number;
+            /**
+             * Format: uint64
+             * @description Publications not sent because they are too long for a packet.
+             */
+            too_long: number;
+            /**
+             * Format: uint64
+             * @description Packets that are not from a configured neighbour.
+             */
+            unknown_sender: number;
+            /**
+             * Format: uint64
+             * @description Publications received that no application of this node wants.
+             */
+            unwanted: number;
+        };
         /** @description `PATCH /v1/cs`: changes of the content store. Absent fields are unchanged. */
         CsChange: {
             /** @description Cache new Data. */
@@ -466,6 +639,122 @@ export interface components {
              */
             misses: number;
         };
+        /**
+         * @description How publications reach an application.
+         * @enum {string}
+         */
+        Delivery: "ring" | "messages";
+        /** @description Packets of the domain. */
+        DomainCounters: {
+            /**
+             * Format: uint64
+             * @description Publications delivered to applications of this node.
+             */
+            delivered: number;
+            /**
+             * Format: uint64
+             * @description Packets that were received before, or are too old.
+             */
+            duplicates: number;
+            /**
+             * Format: uint64
+             * @description Packets dropped because too many bits of the forwarding identifier are set.
+             */
+            fill_limit: number;
+            /**
+             * Format: uint64
+             * @description Packets forwarded for other nodes, one per link.
+             */
+            forwarded: number;
+            /**
+             * Format: uint64
+             * @description Packets dropped at the hop limit.
+             */
+            hop_limit: number;
+            /**
+             * Format: uint64
+             * @description Invalid packets.
+             */
+            invalid: number;
+            /**
+             * Format: uint64
+             * @description Offers sent of publications whose publishers have ended.
+             */
+            kept_offers?: number;
+            /**
+             * Format: uint64
+             * @description Offers neither sent nor accepted, because there are too many.
+             */
+            kept_omitted?: number;
+            /**
+             * Format: uint64
+             * @description Publications of ended publishers received from nodes that keep them.
+             */
+            kept_received?: number;
+            /**
+             * Format: uint64
+             * @description Publications of ended publishers sent at the request of other nodes.
+             */
+            kept_sent?: number;
+            /** @description Packets that the kernel forwarded or left to the service, with `pubsub.xdp`. */
+            kernel?: components["schemas"]["KernelCounters"];
+            /**
+             * Format: uint64
+             * @description Publications known to be lost on the way to this node.
+             */
+            lost: number;
+            /**
+             * Format: uint64
+             * @description Packets without the secret of this domain, or with that of another one.
+             */
+            other_key?: number;
+            /**
+             * Format: uint64
+             * @description Forwarding identifiers of publishers that led to fewer nodes than before, after a change of
+             *     links.
+             */
+            outdated_paths?: number;
+            /**
+             * Format: uint64
+             * @description Packets with publications received.
+             */
+            received: number;
+            /**
+             * Format: uint64
+             * @description Requests of other nodes cut short because too many packets were sent again.
+             */
+            repair_limit?: number;
+            /**
+             * Format: uint64
+             * @description Requests sent for missing publications.
+             */
+            repair_requests?: number;
+            /**
+             * Format: uint64
+             * @description Publications that were missing and arrived after a request.
+             */
+            repaired?: number;
+            /**
+             * Format: uint64
+             * @description Packets that the system did not take.
+             */
+            send_errors: number;
+            /**
+             * Format: uint64
+             * @description Packets with publications sent, one per link.
+             */
+            sent: number;
+            /**
+             * Format: uint64
+             * @description Publications sent again at the request of other nodes, whole or in part.
+             */
+            sent_again?: number;
+            /**
+             * Format: uint64
+             * @description Packets dropped because no application of this node wants them.
+             */
+            unwanted: number;
+        };
         /** @description Dropped packets of one reason. An extension of Namewire. */
         DropCount: {
             /**
@@ -478,6 +767,12 @@ export interface components {
              *     counters.
              */
             reason: string;
+        };
+        /** @description An interface of the domain's Ethernet links. */
+        EthernetLinkStatus: {
+            af_xdp?: components["schemas"]["AfXdpStatus"] | null;
+            /** @description Name of the interface. */
+            interface: string;
         };
         /** @description Statistics of the event loop since start. */
         EventLoopStats: {
@@ -554,6 +849,11 @@ export interface components {
             flags: components["schemas"]["FaceFlagText"][];
             /**
              * Format: uint64
+             * @description Interests that wait for the link; absent while the link is not short.
+             */
+            held_interests?: number | null;
+            /**
+             * Format: uint64
              * @description Bytes received.
              */
             in_bytes: number;
@@ -603,8 +903,24 @@ export interface components {
             out_nacks: number;
             /** @description Persistency. */
             persistency: components["schemas"]["FacePersistency"];
+            /**
+             * Format: uint64
+             * @description Interests refused because they would have waited too long; absent if none was.
+             */
+            refused_interests?: number | null;
             /** @description Scope. */
             scope: components["schemas"]["FaceScope"];
+            /**
+             * Format: uint64
+             * @description Data marked because Interests of their flow waited long; absent if none was.
+             */
+            shaping_marks?: number | null;
+            /**
+             * Format: uint64
+             * @description Data that may be requested on the link, bytes per second; absent while the link is not
+             *     short, 0 while the rate is being learned.
+             */
+            shaping_rate_bytes?: number | null;
             /** @description Remote URI. */
             uri: string;
         };
@@ -720,6 +1036,108 @@ export interface components {
             /** @description Always true. */
             ok: boolean;
         };
+        /** @description An announced item. */
+        ItemStatus: {
+            /**
+             * @description Which of several publishers of the item serve a subscriber: `all`, `nearest` or `strongest`;
+             *     empty if no publisher has chosen, or if it is on another node. All serve then.
+             */
+            choice?: string;
+            /** @description Name of the item. */
+            name: string;
+            /** @description Node of its publisher; empty for this node. */
+            node: string;
+            /**
+             * Format: uint64
+             * @description Subscribed other nodes that this publisher serves.
+             */
+            nodes: number;
+            /**
+             * Format: uint64
+             * @description Publications since it was announced, or since this node follows it.
+             */
+            published: number;
+            /**
+             * Format: uint64
+             * @description Connection of its publisher; 0 if that is another node.
+             */
+            session: number;
+            /** @description Whether other publishers of the item serve all subscribers, and this one none. */
+            standby?: boolean;
+            /**
+             * Format: uint64
+             * @description Strength of the publisher.
+             */
+            strength?: number;
+            /**
+             * Format: uint64
+             * @description Subscribers among the applications of this node that this publisher serves.
+             */
+            subscribers: number;
+        };
+        /** @description Packets with publications that the XDP program treated, by what became of them. */
+        KernelCounters: {
+            /**
+             * Format: uint64
+             * @description Control messages, for the service.
+             */
+            control: number;
+            /**
+             * Format: uint64
+             * @description Copies of these, one per link.
+             */
+            copies: number;
+            /**
+             * Format: uint64
+             * @description Packets dropped because too many bits of the forwarding identifier are set.
+             */
+            fill_limit: number;
+            /**
+             * Format: uint64
+             * @description Packets forwarded by one link.
+             */
+            forwarded: number;
+            /**
+             * Format: uint64
+             * @description Packets not forwarded because of the hop limit.
+             */
+            hop_limit: number;
+            /**
+             * Format: uint64
+             * @description Packets for this node alone.
+             */
+            local: number;
+            /**
+             * Format: uint64
+             * @description Packets that the service forwards: for this node too, or by a link that is not Ethernet.
+             */
+            local_and_links: number;
+            /**
+             * Format: uint64
+             * @description Packets that are no envelope, for the service.
+             */
+            malformed: number;
+            /**
+             * Format: uint64
+             * @description Packets forwarded by several links.
+             */
+            multicast: number;
+            /**
+             * Format: uint64
+             * @description Packets dropped, as no link and not this node is in their identifier.
+             */
+            no_link: number;
+            /**
+             * Format: uint64
+             * @description Packets with an identifier in stages, which the service forwards.
+             */
+            stages?: number;
+            /**
+             * Format: uint64
+             * @description Packets that are not from a neighbour to this node, for the service.
+             */
+            unknown_sender: number;
+        };
         /**
          * @description The receivers of packets sent on a face.
          * @enum {string}
@@ -777,6 +1195,22 @@ export interface components {
          * @example /example
          */
         NameText: string;
+        /** @description What becomes of publications under a name. */
+        NameTrace: {
+            /** @description Connections with a subscription that matches. */
+            matching: number[];
+            /** @description The name. */
+            name: string;
+            /** @description Its publishers. */
+            publishers: components["schemas"]["PublisherTrace"][];
+            /** @description Those of them that the rule refuses. */
+            refused: number[];
+            /**
+             * Format: uint64
+             * @description Number of the rule for the name in the configuration, from 1.
+             */
+            rule?: number | null;
+        };
         /** @description A next hop of a FIB entry. */
         NextHopRecord: {
             /**
@@ -789,6 +1223,22 @@ export interface components {
              * @description Face id.
              */
             face_id: number;
+        };
+        /** @description Another node of the domain. */
+        NodeStatus: {
+            /** @description Address and interface, for neighbours. */
+            address: string;
+            /**
+             * Format: uint64
+             * @description Links to it; 0 if it is not a neighbour, or unreachable.
+             */
+            hops: number;
+            /** @description Identifiers of its neighbours. */
+            neighbours: string[];
+            /** @description Identifier of the node. */
+            node: string;
+            /** @description Its patterns. */
+            subscriptions: string[];
         };
         /**
          * @description The origin of a route: a word, or a number.
@@ -865,6 +1315,159 @@ export interface components {
             code: number;
             /** @description The problem and its remedy, as a sentence. */
             text: string;
+        };
+        /** @description State of a node's publish/subscribe service. */
+        PubSubStatus: {
+            /** @description Connected applications. */
+            applications: components["schemas"]["ApplicationStatus"][];
+            /** @description Counters of the domain of Blackadder's nodes, with `pubsub.blackadder_node`. */
+            blackadder?: components["schemas"]["BlackadderCounters"];
+            /** @description Counters of the domain. */
+            domain: components["schemas"]["DomainCounters"];
+            /** @description Interfaces of the domain's Ethernet links. */
+            ethernet?: components["schemas"]["EthernetLinkStatus"][];
+            /**
+             * Format: uint64
+             * @description Applications that were disconnected because of invalid messages or rings.
+             */
+            faults: number;
+            /** @description Announced items. */
+            items: components["schemas"]["ItemStatus"][];
+            /**
+             * Format: uint64
+             * @description Items that are not listed, because there are too many.
+             */
+            items_omitted: number;
+            /**
+             * Format: uint64
+             * @description Items with last values of publishers that have ended, of this node and of others.
+             */
+            last_values: number;
+            /**
+             * Format: uint64
+             * @description Bytes of those.
+             */
+            last_values_bytes: number;
+            /**
+             * Format: uint64
+             * @description Items whose last values were dropped at the limit `pubsub.last_values_mib`.
+             */
+            last_values_dropped?: number;
+            /** @description Identifier of this node, 16 hexadecimal digits. */
+            node: string;
+            /** @description Nodes of the domain. Empty if this node is alone. */
+            nodes: components["schemas"]["NodeStatus"][];
+            /**
+             * Format: uint64
+             * @description Requests that a rule or a limit refused.
+             */
+            refusals: number;
+            /**
+             * Format: uint64
+             * @description Publications refused because a rule wants a signature that they do not have.
+             */
+            refused_signatures?: number;
+            /** @description Scopes that are published, and scopes and items with further parents. */
+            scopes?: components["schemas"]["ScopeStatus"][];
+        };
+        /** @description A publisher of a traced name. */
+        PublisherTrace: {
+            /** @description The item. */
+            item: components["schemas"]["ItemStatus"];
+            /** @description Links of the tree to subscribed nodes, as `from to`. */
+            links: string[];
+            /** @description Forwarding identifiers of the tree, 68 hexadecimal digits each. */
+            paths?: string[];
+            /** @description Identifiers in stages that publications are sent with, if any. */
+            stages?: components["schemas"]["StagesTrace"][];
+            /** @description Subscribed applications of this node. */
+            subscribers: components["schemas"]["SubscriberTrace"][];
+        };
+        /** @description One moment of a recorded run. */
+        RecordedFrame: {
+            /**
+             * Format: uint64
+             * @description Milliseconds since the start.
+             */
+            at_ms: number;
+            /** @description States of the links. */
+            links: components["schemas"]["RecordedState"][];
+            /** @description States of the nodes. */
+            nodes: components["schemas"]["RecordedState"][];
+            /** @description What happened since the frame before. Empty if nothing did. */
+            text?: string;
+            /** @description Values of the whole run, by name. */
+            totals?: {
+                [key: string]: number;
+            };
+        };
+        /**
+         * @description Health of a node or link in a frame.
+         * @enum {string}
+         */
+        RecordedHealth: "ok" | "idle" | "warning" | "failed" | "absent";
+        /** @description A link of a recorded run, by indices of its nodes. */
+        RecordedLink: {
+            /**
+             * Format: uint32
+             * @description Index of one node.
+             */
+            from: number;
+            /**
+             * Format: uint32
+             * @description Index of the other node.
+             */
+            to: number;
+        };
+        /** @description A node of a recorded run. */
+        RecordedNode: {
+            /** @description Kind, which chooses the shape: router, consumer, producer, balancer. */
+            kind: string;
+            /** @description Name, unique in the recording. */
+            name: string;
+            /**
+             * Format: double
+             * @description Place, from 0 to 1: right. Absent: the page finds one.
+             */
+            x?: number | null;
+            /**
+             * Format: double
+             * @description Place, from 0 to 1: down.
+             */
+            y?: number | null;
+        };
+        /** @description State of a node or link in a frame. */
+        RecordedState: {
+            /**
+             * Format: double
+             * @description Packets dropped or lost per second since the frame before.
+             */
+            dropped: number;
+            /** @description Health. */
+            health: components["schemas"]["RecordedHealth"];
+            /**
+             * Format: double
+             * @description Packets per second since the frame before, both directions.
+             */
+            rate: number;
+        };
+        /** @description A recorded run. */
+        Recording: {
+            /** @description Frames, by time. */
+            frames: components["schemas"]["RecordedFrame"][];
+            /**
+             * Format: uint64
+             * @description Number of frames before those in `frames`.
+             */
+            frames_before?: number;
+            /** @description Whether the run goes on. */
+            is_running?: boolean;
+            /** @description Links, by index. */
+            links: components["schemas"]["RecordedLink"][];
+            /** @description Nodes, by index. */
+            nodes: components["schemas"]["RecordedNode"][];
+            /** @description What was run. */
+            title: string;
         };
         /** @description A RIB entry: the routes of a prefix. */
         RibEntry: {
@@ -996,6 +1599,15 @@ export interface components {
             /** @description How often each shared pool was exhausted since start, including zeros. */
             shortages?: components["schemas"]["PoolShortage"][];
         };
+        /** @description A published scope, or a scope or item with further parents. */
+        ScopeStatus: {
+            /** @description Name of the scope or item. */
+            name: string;
+            /** @description Further scopes that it is under. */
+            parents: string[];
+            /** @description Strategy that items below it have; empty if the scope has none of its own. */
+            strategy: string;
+        };
         /**
          * @description Counters of a shard: a forwarding thread with its own tables and sockets, to which names are
          *     assigned by hash. An extension of Namewire.
@@ -1063,6 +1675,21 @@ export interface components {
              */
             xdp_frames: number;
         };
+        /** @description A forwarding identifier in stages. */
+        StagesTrace: {
+            /**
+             * Format: uint64
+             * @description Its bytes in a packet.
+             */
+            bytes: number;
+            /** @description Links of the tree by distance from this node. */
+            links: number[];
+            /**
+             * Format: uint64
+             * @description Other links that it matches.
+             */
+            other_links: number;
+        };
         /** @description The element Strategy, which contains a Name. */
         Strategy: string;
         /** @description The strategy choice of a prefix. */
@@ -1083,6 +1710,18 @@ export interface components {
             prefix: components["schemas"]["PrefixText"];
             /** @description Short name (best-route, multicast, …), or full name with parameters. */
             strategy: components["schemas"]["StrategyText"];
+        };
+        /** @description A subscriber of a traced name. */
+        SubscriberTrace: {
+            /** @description How publications reach it. */
+            delivery: components["schemas"]["Delivery"];
+            /** @description Name of the program. */
+            program: string;
+            /**
+             * Format: uint64
+             * @description Number of the connection.
+             */
+            session: number;
         };
         /** @description `GET /v1/top`: the prefixes with most traffic. Each request enables counting for ten seconds. */
         TopPrefixes: {
@@ -2818,6 +3457,193 @@ export interface operations {
                 };
             };
             /** @description Busy or stopping: try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The peer or the forwarding loop did not reply in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_pubsub: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body is the current state */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PubSubStatus"];
+                };
+            };
+            /** @description The request is malformed: a query, a path, a body that is not JSON, or two Host headers */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token of `control.token_file` is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: by the router's rules, or to a web page */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long to arrive */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Publish/subscribe does not run */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The operating system refused, or the program has a bug */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It does not answer */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The peer or the forwarding loop did not reply in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    trace_pubsub: {
+        parameters: {
+            query: {
+                /** @description Name of an item, such as `/site/temperature`. */
+                name: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body is the current state */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NameTrace"];
+                };
+            };
+            /** @description It is not the name of an item */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token of `control.token_file` is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: by the router's rules, or to a web page */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long to arrive */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Publish/subscribe does not run */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The operating system refused, or the program has a bug */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It does not answer */
             503: {
                 headers: {
                     [name: string]: unknown;

@@ -228,15 +228,28 @@ impl Page {
                 found.push(("page.public_url", url.to_owned(), expected));
             }
         }
+        if self.certificate.is_some() != self.key.is_some() {
+            let (option, seen) = match self.key {
+                None => ("page.certificate", "a certificate without a key"),
+                Some(_) => ("page.key", "a key without a certificate"),
+            };
+            found.push((option, seen.to_owned(), "both page.certificate and page.key, or none"));
+        }
+        if self.certificate.is_some() && url.is_some() && !is_https {
+            let expected = "a URL with https, as the page has a certificate";
+            found.push(("page.public_url", url.unwrap_or_default().to_owned(), expected));
+        }
+        let has_tls = is_https || self.certificate.is_some();
         match self.listen.iter().find(|address| !address.ip().is_loopback()) {
             Some(remote) if !self.allow_remote => found.push((
                 "page.listen",
                 format!("{remote}, which other machines reach"),
                 "addresses of this machine only, such as 127.0.0.1:6390, or allow_remote = true",
             )),
-            Some(_) if self.token_file.is_none() || !is_https => found.push((
+            Some(_) if self.token_file.is_none() || !has_tls => found.push((
                 "page.allow_remote",
-                "true, without a token_file and a public_url with https".to_owned(),
+                "true, without a token_file, and a certificate or a public_url with https"
+                    .to_owned(),
                 "both: the page commands the program, and its session must not be sent in clear",
             )),
             _ => {}

@@ -34,9 +34,10 @@ pub use data_trust::{DataRuleItem, DataTrust};
 pub use diagnostics::{Diagnostic, Diagnostics, Renamed};
 pub use interface::{InterfacePattern, MacAddress, MacGroup};
 pub use options::{
-    AllowFrom, ContentStore, Control, CsPolicy, Ethernet, FaceItem, Faces, Forwarder, Log,
-    LogFormat, Management, Multicast, Page, Persistency, Process, PubSub, PubSubRule, Rib,
-    RouteItem, StrategyItem, Tables, Tcp, TcpCommands, Udp, Unix, WebSocket, Xdp,
+    AllowFrom, ContentStore, Control, CsPolicy, Ethernet, EthernetSockets, FaceItem, Faces,
+    Forwarder, LargeTrees, Log, LogFormat, Management, Multicast, Page, Persistency, Process,
+    PubSub, PubSubRule, Rib, RouteItem, StrategyItem, Tables, Tcp, TcpCommands, Udp, Unix,
+    WebSocket, Xdp,
 };
 pub use trust::{ANY, AllowItem, Allowed, AnchorItem, Faces as RuleFaces, IssuerItem};
 pub use value::{LOG_PARTS, LogFilter, Mode, Origin, STRATEGIES, StrategyName, Uri};

@@ -36,7 +36,8 @@ section! {
         queues_mib: u32 = 256, in 1..=1_048_576;
         /// Mark packets when a send queue stays long, so that consumers slow down.
         congestion_marking: bool = true;
-        /// Queue length above which a queue counts as long, KiB.
+        /// Queue length above which a queue counts as long, KiB. On a slow link, so does one that
+        /// it takes more than 10 ms for.
         marking_threshold_kib: u32 = 64, in 1..=1_048_576;
         /// Milliseconds for which a queue must be long before packets are marked. A quarter of it
         /// suffices above a quarter of queue_kib; above half of queue_kib packets are marked at
@@ -449,11 +450,16 @@ section! {
         /// File with the secret that opens the page where `nw open` cannot run. It has at least 16
         /// characters.
         token_file: Option<PathBuf> = None, as "\"/etc/namewire/page-token\"";
-        /// URL under which browsers reach the page through a proxy that adds TLS. Cookies are then
-        /// sent over TLS only.
+        /// Certificate of the page, PEM, with those that lead to its authority; the page is then
+        /// served over TLS, and needs no proxy. It is read at the start.
+        certificate: Option<PathBuf> = None, as "\"/etc/namewire/page.pem\"";
+        /// Private key of the certificate, PEM.
+        key: Option<PathBuf> = None, as "\"/etc/namewire/page-key.pem\"";
+        /// URL under which browsers reach the page: with a proxy that adds TLS, or with a host name
+        /// in place of an address. With https, cookies are sent over TLS only.
         public_url: Option<String> = None, as "\"https://router.example\"";
-        /// Allow addresses in `listen` that other machines can reach; this needs `token_file` and a
-        /// `public_url` with https.
+        /// Allow addresses in `listen` that other machines can reach; this needs `token_file` and TLS:
+        /// a `certificate`, or a proxy and a `public_url` with https.
         allow_remote: bool = false;
         /// Maximum number of connections; further ones wait to be accepted.
         connections: u32 = 64, in 8..=1024;
@@ -467,6 +473,27 @@ string_enum! {
         Persistent = "persistent",
         /// Never. It reconnects.
         Permanent = "permanent",
+    }
+}
+
+string_enum! {
+    /// The sockets of a domain's Ethernet links.
+    EthernetSockets {
+        /// Packet sockets: frames pass the network stack of the kernel.
+        Packet = "packet",
+        /// AF_XDP sockets where the machine can, else packet sockets; the log and
+        /// `nw pubsub status` show which.
+        Xdp = "xdp",
+    }
+}
+
+string_enum! {
+    /// Forwarding identifiers of trees to many nodes.
+    LargeTrees {
+        /// Several identifiers of 256 bits, each for a part of the tree.
+        Parts = "parts",
+        /// One with a filter for each distance from the publisher's node.
+        Stages = "stages",
     }
 }
 
@@ -489,16 +516,75 @@ section! {
         items: u32 = 1_000_000, in 1..=16_777_216;
         /// Maximum size of a publisher's ring in shared memory, MiB.
         ring_mib: u32 = 64, in 1..=1024;
-        /// Maximum memory for last values of publishers that have ended, MiB.
+        /// Maximum memory for last values and history of publishers that have ended, MiB.
         last_values_mib: u32 = 64, in 1..=65_536;
+        /// Patterns of items of other nodes that this node follows and keeps for late subscribers,
+        /// as if an application had subscribed. Others are kept where applications subscribe.
+        keep: Vec<String> = vec![], as "[\"/plant/**\"]";
         /// Publish to, and receive from, other nodes of the network. They find each other.
         domain: bool = true;
+        /// Use UDP over IPv4 between nodes.
+        udp: bool = true;
+        /// Use Ethernet frames of EtherType 0x080a between nodes: they need no IP addresses. They
+        /// are preferred to UDP where both reach a node. Needs CAP_NET_RAW.
+        ethernet: bool = false;
+        /// Sockets of Ethernet links. Those of AF_XDP need CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW,
+        /// CAP_IPC_LOCK and Linux 5.18, no other XDP program, and 12 MiB of memory for each receive
+        /// queue. Captures do not see their frames.
+        ethernet_sockets: EthernetSockets = EthernetSockets::Packet;
+        /// Forward publications between Ethernet links in the kernel (XDP), on interfaces without
+        /// another XDP program. Needs `ethernet`, no `domain_key`, CAP_BPF, CAP_NET_ADMIN,
+        /// CAP_NET_RAW and Linux 5.18. The other end of a veth pair must use XDP or GRO too.
+        xdp: bool = false;
         /// UDP port of all nodes of the domain.
         port: u32 = 55_555, in 1..=65_535;
         /// Names of the network interfaces that belong to the domain. Default: all.
         interfaces: Vec<String> = vec![], as "[\"eth0\"]";
         /// Interval of hello messages, milliseconds. A neighbour is lost after 3.5 intervals.
         hello_ms: u32 = 100, in 10..=10_000;
+        /// Longest time that packets of other nodes wait for more, so that many are handled
+        /// together, microseconds. They wait only at rates at which several come in this time.
+        /// 0: never.
+        coalescing_us: u32 = 500, in 0..=10_000;
+        /// How publications are sent to more nodes than one forwarding identifier reaches: `parts`
+        /// sends one copy for each part of the tree. `stages` sends one with a longer identifier,
+        /// which all nodes on the way must understand: those of this version or later.
+        large_trees: LargeTrees = LargeTrees::Parts;
+        /// Maximum memory for publications that were sent to other nodes and can be sent again to
+        /// those that miss them, MiB. 0: what is lost on the way is not repaired, only reported.
+        repair_mib: u32 = 32, in 0..=65_536;
+        /// File with the secret of the domain, the same for all its nodes: others can neither
+        /// publish nor subscribe. Default: none, and every machine on these links can.
+        domain_key: Option<PathBuf> = None, as "\"/etc/nw/domain.key\"";
+        /// Serve programs that were written for Blackadder 0.4. They publish and subscribe to the
+        /// same items as all others: a label is the component `8=` and 16 hexadecimal digits.
+        blackadder: bool = false;
+        /// Path of the unix datagram socket that they send to.
+        blackadder_path: PathBuf = "/tmp/blackadder.09999".into(), as "\"/tmp/blackadder.09999\"";
+        /// Serve them at port 9999 of generic netlink too, which Blackadder uses on Linux. The
+        /// programs need CAP_NET_ADMIN for it, and so does the router.
+        blackadder_netlink: bool = false;
+        /// Names whose components stand for the labels that programs of Blackadder compute from
+        /// them (FNV-1a, 64 bits). All nodes of a domain need the same.
+        blackadder_names: Vec<String> = vec![], as "[\"/sensors/room1/temperature\"]";
+        /// Label of this node in a domain of Blackadder 0.4's nodes: 8 characters, its `NODEID`.
+        /// The node then speaks their wire format, and needs `domain = false`. Default: none.
+        blackadder_node: Option<String> = None, as "\"00000002\"";
+        /// The node's internal link identifier there (`iLID`): 256 binary digits as in Blackadder's
+        /// configuration, 64 hexadecimal digits, or numbers of bits joined by `+`. Needed with
+        /// `blackadder_node`. Default: none.
+        blackadder_internal: Option<String> = None, as "\"254\"";
+        /// Forwarding identifier of requests to that domain's rendezvous node (`DEFAULTRV`).
+        /// Default: none, and the node only forwards, unless it has `blackadder_topology`.
+        blackadder_rendezvous: Option<String> = None, as "\"154+255\"";
+        /// Links of the whole domain, "FROM TO id=LID" with labels, and "NODE NODE id=iLID" for
+        /// each node: this node is then the rendezvous node and topology manager. Default: none.
+        blackadder_topology: Vec<String> = vec![],
+            as "[\"00000001 00000001 id=255\", \"00000001 00000002 id=155\"]";
+        /// Links to its neighbours there: "INTERFACE MAC id=LID" for Ethernet or "ADDRESS id=LID"
+        /// for UDP; without `id`, packets are received from the neighbour and none are sent.
+        blackadder_links: Vec<String> = vec![],
+            as "[\"eth0 02:00:00:00:00:01 id=154\", \"192.0.2.3 id=153\"]";
     }
 }
 
@@ -512,6 +598,9 @@ item! {
         publish: Vec<String> = vec![], as "[\"uid:1000\", \"remote\"]";
         /// Which may subscribe: as for publish.
         subscribe: Vec<String> = vec![], as "[\"any\"]";
+        /// Keys of which one must have signed each publication: files with a certificate or a
+        /// public key, or hmac:FILE for a shared secret. Default: none; signatures are not checked.
+        signed_by: Vec<String> = vec![], as "[\"/etc/nw/plant.cert\"]";
     }
 }
 
@@ -528,6 +617,13 @@ item! {
         mtu: Option<u32> = None, in 64..=8800, as "1420";
         /// Enable or disable NDNLPv2 reliability, if it differs from the default of the transport.
         reliability: Option<bool> = None, as "true";
+    }
+}
+
+impl PubSub {
+    /// Returns whether the domain's Ethernet links are to use AF_XDP sockets.
+    pub fn uses_af_xdp(&self) -> bool {
+        self.ethernet && self.ethernet_sockets == EthernetSockets::Xdp
     }
 }
 

@@ -102,6 +102,19 @@ record! {
         #[serde(with = "super::labels::face_flags")]
         #[schema(value_type = Vec<crate::schema::FaceFlagText>)]
         flags: u64 = n::FLAGS,
+        /// Interests that wait for the link; absent while the link is not short.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        held_interests: Option<u64> = n::N_HELD_INTERESTS,
+        /// Interests refused because they would have waited too long; absent if none was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refused_interests: Option<u64> = n::N_REFUSED_INTERESTS,
+        /// Data marked because Interests of their flow waited long; absent if none was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shaping_marks: Option<u64> = n::N_SHAPING_MARKS,
+        /// Data that may be requested on the link, bytes per second; absent while the link is not
+        /// short, 0 while the rate is being learned.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shaping_rate_bytes: Option<u64> = n::SHAPING_RATE,
     }
 }
 
@@ -133,6 +146,10 @@ impl FaceStatus {
             in_bytes: 0,
             out_bytes: 0,
             flags: 0,
+            held_interests: None,
+            refused_interests: None,
+            shaping_marks: None,
+            shaping_rate_bytes: None,
         }
     }
 }

@@ -11,12 +11,15 @@
 //!                             ◀────────────────────────── Reply
 //!                             ◀────────────────────────── Source (file: ring), Item, ItemEnd, …
 //!                             ◀────────────────────────── Reader (file: page), ReaderEnd
+//!                             ◀────────────────────────── ItemReader, ItemReaderEnd
 //! ```
 
+use super::name::ItemName;
 use core::fmt;
+use nw_pubsub::strategy::{PublisherChoice, Strategy};
 
 /// Version of these messages.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Payload bytes of a [`Fragment`] in a message at most.
 pub const FRAGMENT_BYTES_MAX: usize = 256 << 10;
 /// Bytes of a text in a message at most.
@@ -54,6 +57,8 @@ pub enum Reply {
     Full = 5,
     /// The request is not known, or not possible now.
     Unknown = 6,
+    /// The scope has another strategy, or would be below itself.
+    Mismatch = 7,
 }
 
 impl Reply {
@@ -66,6 +71,7 @@ impl Reply {
             3 => Reply::Missing,
             4 => Reply::Forbidden,
             5 => Reply::Full,
+            7 => Reply::Mismatch,
             _ => Reply::Unknown,
         }
     }
@@ -100,6 +106,95 @@ impl Fragment {
             let payload = payload[start..end].to_vec();
             Fragment { sequence, total_bytes, offset: start as u64, payload }
         })
+    }
+}
+
+/// What becomes of an item's publications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ItemOptions {
+    /// Whether late subscribers get the last publication.
+    pub keeps_last: bool,
+    /// Which nodes they reach. `None`: the strategy of the item's scope, or else
+    /// [`Strategy::Domain`].
+    pub strategy: Option<Strategy>,
+    /// Which of several publishers of the item serve a subscriber. `None`: as other publishers of
+    /// the item have chosen, or else [`PublisherChoice::All`].
+    pub choice: Option<PublisherChoice>,
+    /// Strength of this publisher, for [`PublisherChoice::Strongest`].
+    pub strength: u32,
+}
+
+impl Default for ItemOptions {
+    fn default() -> Self {
+        ItemOptions { keeps_last: true, strategy: None, choice: None, strength: 0 }
+    }
+}
+
+/// Choices of publishers by their code in messages.
+const CHOICES: [Option<PublisherChoice>; 4] = [
+    None,
+    Some(PublisherChoice::All),
+    Some(PublisherChoice::Nearest),
+    Some(PublisherChoice::Strongest),
+];
+
+/// Strategies by their code in messages; `None` is that of the scope.
+const STRATEGIES: [Option<Strategy>; 6] = [
+    Some(Strategy::Domain),
+    Some(Strategy::NodeLocal),
+    Some(Strategy::LinkLocal),
+    Some(Strategy::Broadcast),
+    None,
+    Some(Strategy::Implicit),
+];
+
+/// Where the publications of an item go that has the strategy [`Strategy::Implicit`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ImplicitRoute {
+    /// To no other node.
+    #[default]
+    Nowhere,
+    /// To the nodes that subscribe to this name.
+    Like(ItemName),
+    /// Along a given forwarding identifier.
+    Path(ForwardingPath),
+}
+
+/// A forwarding identifier: the links that a packet takes, as bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForwardingPath {
+    /// Table that the identifiers of its links are from.
+    pub table: u8,
+    /// Most links in a row.
+    pub hop_limit: u8,
+    /// The bits.
+    pub bits: [u8; 32],
+}
+
+/// As `nw pubsub trace` shows it: 68 hexadecimal digits.
+impl fmt::Display for ForwardingPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:02x}{:02x}", self.table, self.hop_limit)?;
+        self.bits.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl core::str::FromStr for ForwardingPath {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const FAULT: &str = "a forwarding identifier has 68 hexadecimal digits: `nw pubsub trace` \
+                             shows those of an item";
+        let is_hex = text.len() == 68 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let byte = |at: usize| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap_or(0);
+        match is_hex {
+            true => Ok(ForwardingPath {
+                table: byte(0),
+                hop_limit: byte(1),
+                bits: core::array::from_fn(|at| byte(at + 2)),
+            }),
+            false => Err(FAULT),
+        }
     }
 }
 
@@ -171,8 +266,8 @@ messages! {
             request: u32,
             /// Number of the item, below the ring's number of items.
             item: u32,
-            /// Whether late subscribers get the last publication.
-            keeps_last: bool,
+            /// What becomes of its publications.
+            options: ItemOptions,
             /// Name of the item.
             name: String,
         }
@@ -216,6 +311,78 @@ messages! {
             request: u32,
             /// `status`, `graph`, or `trace` and a name.
             topic: String,
+        }
+        /// Subscribes to a pattern, from earlier publications on.
+        SubscribeHistory = 10 {
+            /// Number of the request.
+            request: u32,
+            /// Number of the subscription.
+            subscription: u32,
+            /// Publications of each item that are wanted first, as far as its ring has them.
+            history: u32,
+            /// The pattern.
+            pattern: String,
+        }
+        /// Asks for events about publishers and subscribers whose names match a pattern.
+        Watch = 11 {
+            /// Number of the request.
+            request: u32,
+            /// The pattern.
+            pattern: String,
+        }
+        /// Subscribes to a pattern, which other nodes are not told.
+        SubscribeHere = 12 {
+            /// Number of the request.
+            request: u32,
+            /// Number of the subscription.
+            subscription: u32,
+            /// Publications of each item that are wanted first, as far as its ring has them.
+            history: u32,
+            /// The pattern.
+            pattern: String,
+        }
+        /// Publishes a scope: items and scopes below it have its strategy.
+        PublishScope = 13 {
+            /// Number of the request.
+            request: u32,
+            /// Which nodes publications reach; `None`: as for the scope above.
+            strategy: Option<Strategy>,
+            /// Name of the scope.
+            name: String,
+        }
+        /// Ends this application's publication of a scope, and the parents it gave it.
+        UnpublishScope = 14 {
+            /// Number of the request.
+            request: u32,
+            /// Name of the scope.
+            name: String,
+        }
+        /// Publishes an existing scope or item under a further scope.
+        AddParent = 15 {
+            /// Number of the request.
+            request: u32,
+            /// Name of the scope or item.
+            name: String,
+            /// Name of the further scope.
+            parent: String,
+        }
+        /// Ends what [`Request::AddParent`] did; other parents stay.
+        RemoveParent = 16 {
+            /// Number of the request.
+            request: u32,
+            /// Name of the scope or item.
+            name: String,
+            /// Name of the further scope.
+            parent: String,
+        }
+        /// Sets where the publications of an item with the strategy implicit go.
+        Route = 17 {
+            /// Number of the request.
+            request: u32,
+            /// Number of the item.
+            item: u32,
+            /// Other nodes that they reach.
+            route: ImplicitRoute,
         }
     }
 }
@@ -276,7 +443,7 @@ messages! {
             /// Sequence number of its last publication.
             last: u64,
         }
-        /// A source has ended.
+        /// A source has ended. One without items goes on until it ends, for the next item of it.
         SourceEnd = 6 {
             /// Number of the source.
             source: u32,
@@ -326,6 +493,38 @@ messages! {
             /// The text of this part.
             json: Blob,
         }
+        /// A publisher or subscriber that is here, or is no longer.
+        Presence = 13 {
+            /// Whether it is a publisher.
+            is_publisher: bool,
+            /// Whether it is here.
+            is_here: bool,
+            /// Identifier of its node; 0 for this node.
+            node: u64,
+            /// Number of its connection; 0 for other nodes.
+            session: u64,
+            /// Name of the item, or pattern of the subscription.
+            name: String,
+            /// Its program, in its own words; empty for other nodes.
+            program: String,
+        }
+        /// A reader of this application's ring reads an item. A reader of no item is not waited
+        /// for and not woken; it stays known until [`Event::ReaderEnd`].
+        ItemReader = 14 {
+            /// Number of the item.
+            item: u32,
+            /// Number of the reader.
+            reader: u32,
+            /// Sequence number of the last publication that it does not wait for.
+            after: u64,
+        }
+        /// A reader does not read an item any more.
+        ItemReaderEnd = 15 {
+            /// Number of the item.
+            item: u32,
+            /// Number of the reader.
+            reader: u32,
+        }
     }
 }
 
@@ -371,6 +570,82 @@ impl Field for bool {
         match split(bytes, 1)? {
             [0] => Ok(false),
             [1] => Ok(true),
+            _ => Err(MessageFault),
+        }
+    }
+}
+
+fn strategy_code(strategy: Option<Strategy>) -> u8 {
+    STRATEGIES.iter().position(|known| *known == strategy).unwrap_or(0) as u8
+}
+
+fn strategy_of_code(code: u8) -> Result<Option<Strategy>, MessageFault> {
+    STRATEGIES.get(usize::from(code)).copied().ok_or(MessageFault)
+}
+
+/// One byte: bit 0 is `keeps_last`, bits 1 to 3 are the strategy, bits 4 and 5 the choice of
+/// publishers; with bit 6 the strength follows.
+impl Field for ItemOptions {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        let choice = CHOICES.iter().position(|known| *known == self.choice).unwrap_or(0) as u8;
+        let has_strength = u8::from(self.strength != 0);
+        let strategy = strategy_code(self.strategy);
+        bytes.push(u8::from(self.keeps_last) | strategy << 1 | choice << 4 | has_strength << 6);
+        if self.strength != 0 {
+            self.strength.put(bytes);
+        }
+    }
+
+    fn take(bytes: &mut &[u8]) -> Result<Self, MessageFault> {
+        let byte = split(bytes, 1)?[0];
+        if byte >> 7 != 0 {
+            return Err(MessageFault);
+        }
+        Ok(ItemOptions {
+            keeps_last: byte & 1 == 1,
+            strategy: strategy_of_code(byte >> 1 & 7)?,
+            choice: CHOICES[usize::from(byte >> 4 & 3)],
+            strength: if byte >> 6 & 1 == 1 { u32::take(bytes)? } else { 0 },
+        })
+    }
+}
+
+impl Field for Option<Strategy> {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        bytes.push(strategy_code(*self));
+    }
+
+    fn take(bytes: &mut &[u8]) -> Result<Self, MessageFault> {
+        strategy_of_code(split(bytes, 1)?[0])
+    }
+}
+
+/// One byte: 0 nowhere, 1 a name, 2 a forwarding identifier; then its bytes.
+impl Field for ImplicitRoute {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        match self {
+            ImplicitRoute::Nowhere => bytes.push(0),
+            ImplicitRoute::Like(name) => {
+                bytes.push(1);
+                name.to_string().put(bytes);
+            }
+            ImplicitRoute::Path(path) => {
+                bytes.extend_from_slice(&[2, path.table, path.hop_limit]);
+                bytes.extend_from_slice(&path.bits);
+            }
+        }
+    }
+
+    fn take(bytes: &mut &[u8]) -> Result<Self, MessageFault> {
+        match split(bytes, 1)?[0] {
+            0 => Ok(ImplicitRoute::Nowhere),
+            1 => String::take(bytes)?.parse().map(ImplicitRoute::Like).map_err(|_| MessageFault),
+            2 => {
+                let taken = split(bytes, 34)?;
+                let bits = core::array::from_fn(|at| taken[at + 2]);
+                let (table, hop_limit) = (taken[0], taken[1]);
+                Ok(ImplicitRoute::Path(ForwardingPath { table, hop_limit, bits }))
+            }
             _ => Err(MessageFault),
         }
     }
@@ -450,6 +725,29 @@ mod tests {
         }
         let request = Request::Data { item: 1, fragment };
         assert_eq!(Request::decode(7, &request.encode()), Ok(request));
+        let path = ForwardingPath { table: 3, hop_limit: 2, bits: [0xa5; 32] };
+        assert_eq!(path.to_string().parse(), Ok(path));
+        assert!("03".parse::<ForwardingPath>().is_err());
+        assert!("é".repeat(34).parse::<ForwardingPath>().is_err());
+        let like = ImplicitRoute::Like("/a".parse().unwrap());
+        for route in [ImplicitRoute::Nowhere, like, ImplicitRoute::Path(path)] {
+            let request = Request::Route { request: 1, item: 2, route };
+            let body = request.encode();
+            assert!((0..body.len()).all(|end| Request::decode(17, &body[..end]).is_err()));
+            assert_eq!(Request::decode(17, &body), Ok(request));
+        }
+        for (strategy, choice) in STRATEGIES.into_iter().flat_map(|s| CHOICES.map(|c| (s, c))) {
+            for strength in [0, u32::MAX] {
+                let options = ItemOptions { keeps_last: false, strategy, choice, strength };
+                let request = Request::Publish { request: 1, item: 2, options, name: "/a".into() };
+                assert_eq!(Request::decode(3, &request.encode()), Ok(request));
+            }
+        }
+        for byte in [12, 128] {
+            let mut unknown = vec![0; 8];
+            unknown.extend([byte, 2, 0, b'/', b'a']);
+            assert_eq!(Request::decode(3, &unknown), Err(MessageFault), "a code without a meaning");
+        }
     }
 
     #[test]

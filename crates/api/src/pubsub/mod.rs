@@ -6,7 +6,13 @@
 
 pub mod message;
 pub mod name;
+pub mod passage;
 pub mod status;
 
-pub use message::{Event, Fragment, MessageFault, Reply, Request, VERSION};
+pub use message::{
+    Event, ForwardingPath, Fragment, ImplicitRoute, ItemOptions, MessageFault, Reply, Request,
+    VERSION,
+};
 pub use name::{ItemName, NameFault, ScopePattern};
+pub use nw_pubsub::{PublisherChoice, Strategy};
+pub use passage::{DomainName, DomainPath};

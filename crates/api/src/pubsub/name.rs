@@ -3,6 +3,7 @@
 //! A name is a path, `/a/b/c`: 1 to 32 components of 1 to 255 bytes. In a pattern, the component
 //! `*` stands for any one component, and a last component `**` for any number of them, also none.
 
+use super::passage::{self, DomainPath};
 use core::fmt;
 use core::str::FromStr;
 
@@ -16,6 +17,12 @@ pub const NAME_BYTES_MAX: usize = 1024;
 /// Error: a text is not a name or pattern. The text says what a correct one is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameFault(&'static str);
+
+impl NameFault {
+    pub(super) const fn new(text: &'static str) -> Self {
+        NameFault(text)
+    }
+}
 
 impl fmt::Display for NameFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -76,6 +83,62 @@ impl ItemName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Returns the name without the domains that it passed.
+    pub fn plain(&self) -> &str {
+        passage::from_parts(&self.0).map_or(&self.0, |(_, plain)| plain)
+    }
+
+    /// Returns the domains that the item passed, as text. `None` for an item of this domain.
+    pub fn path(&self) -> Option<&str> {
+        passage::from_parts(&self.0).map(|(path, _)| path)
+    }
+
+    /// Returns the plain name with the domains that it passed.
+    ///
+    /// # Errors
+    /// If that is too long for a name.
+    pub fn with_path(&self, path: &DomainPath) -> Result<ItemName, NameFault> {
+        passage::marked_item(path, self.plain()).parse()
+    }
+
+    /// Returns another plain name with the domains that this item passed.
+    ///
+    /// # Errors
+    /// If that is too long for a name.
+    pub fn beside(&self, plain: &str) -> Result<ItemName, NameFault> {
+        let passed = &self.0[..self.0.len() - self.plain().len()];
+        format!("{passed}{plain}").parse()
+    }
+
+    /// Returns the name that this one has under a further scope: its last component below it.
+    ///
+    /// # Errors
+    /// If that is too long for a name.
+    pub fn under(&self, parent: &ItemName) -> Result<ItemName, NameFault> {
+        let label = self.0.rfind('/').unwrap_or(0);
+        format!("{parent}{}", &self.0[label..]).parse()
+    }
+
+    /// Returns the scopes that the name is below, nearest first.
+    pub fn scopes(&self) -> impl Iterator<Item = ItemName> + '_ {
+        let ends = self.0.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0);
+        let ends: Vec<usize> = ends.collect();
+        ends.into_iter().rev().map(|end| ItemName(self.0[..end].into()))
+    }
+
+    /// Returns the name of an item that is derived from this one: beside it, with a label that both
+    /// ends compute from the whole name and a number, without a message.
+    ///
+    /// # Errors
+    /// If that is too long for a name.
+    pub fn derived(&self, number: u64) -> Result<ItemName, NameFault> {
+        let id = nw_pubsub::names::parse_name(&self.0)
+            .map_err(|_| NameFault("8= must be followed by 16 hexadecimal digits"))?;
+        let label = nw_pubsub::names::algorithmic_label(&id, number);
+        let scope = &self.0[..self.0.rfind('/').unwrap_or(0)];
+        format!("{scope}/8={label}").parse()
+    }
 }
 
 impl fmt::Display for ItemName {
@@ -104,27 +167,115 @@ impl ScopePattern {
     }
 
     /// Returns whether the pattern is a name: it has no `*` and no `**`.
+    ///
+    /// One with domains is none: it is not equal to the names it matches.
     pub fn is_name(&self) -> bool {
-        !self.0.split('/').any(|component| matches!(component, "*" | "**"))
+        self.demand_path().is_none()
+            && !self.0.split('/').any(|component| matches!(component, "*" | "**"))
     }
 
-    /// Returns the text before the first `*` or `**`, with its slash: all matching names begin
-    /// with it, except that `/a/**` also matches `/a`.
+    /// Returns the pattern without the domains that it is for.
+    pub fn plain(&self) -> &str {
+        passage::to_parts(&self.0).map_or(&self.0, |(_, plain)| plain)
+    }
+
+    /// Returns the domains that the pattern is for, as text. `None` for one of this domain.
+    pub fn demand_path(&self) -> Option<&str> {
+        passage::to_parts(&self.0).map(|(path, _)| path)
+    }
+
+    /// Returns the plain pattern with the domains that it is for.
+    ///
+    /// # Errors
+    /// If that is too long for a pattern.
+    pub fn for_domains(&self, path: &DomainPath) -> Result<ScopePattern, NameFault> {
+        passage::marked_pattern(path, self.plain()).parse()
+    }
+
+    /// Returns whether an application that subscribes to it is told the domains of items.
+    pub fn wants_path(&self) -> bool {
+        self.demand_path().is_some() || passage::is_about_marks(&self.0)
+    }
+
+    /// Returns the text before the first `*` or `**`, with its slash: all matching plain names
+    /// begin with it, except that `/a/**` also matches `/a`.
     pub fn literal_prefix(&self) -> &str {
-        let mut end = 0;
-        for component in self.0[1..].split('/') {
+        let (text, mut end) = (self.plain(), 0);
+        for component in text[1..].split('/') {
             if matches!(component, "*" | "**") {
-                return &self.0[..end];
+                return &text[..end];
             }
             end += 1 + component.len();
         }
-        &self.0
+        text
     }
 
-    /// Returns whether a name matches.
+    /// Returns whether there are names that match this pattern and another one.
+    pub fn overlaps(&self, other: &ScopePattern) -> bool {
+        let (mut one, mut two) = (self.components(), other.components());
+        loop {
+            match (one.next(), two.next()) {
+                (None, None) | (Some("**"), _) | (_, Some("**")) => return true,
+                (Some(a), Some(b)) if a == b || a == "*" || b == "*" => {}
+                _ => return false,
+            }
+        }
+    }
+
+    /// Returns the pattern of the plain names that match this pattern and another one.
+    pub fn intersection(&self, other: &ScopePattern) -> Option<ScopePattern> {
+        let (mut one, mut two) = (self.components(), other.components());
+        let mut both = String::new();
+        loop {
+            let (a, b) = (one.next(), two.next());
+            let rest = match (a, b) {
+                (Some("**"), b) => Some(b.into_iter().chain(two.by_ref())),
+                (a, Some("**")) => Some(a.into_iter().chain(one.by_ref())),
+                _ => None,
+            };
+            if let Some(rest) = rest {
+                rest.for_each(|component| both.extend(["/", component]));
+                return both.parse().ok();
+            }
+            match (a, b) {
+                (None, None) => return both.parse().ok(),
+                (Some("*"), Some(component)) => both.extend(["/", component]),
+                (Some(component), Some(b)) if component == b || b == "*" => {
+                    both.extend(["/", component]);
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    /// Returns whether all plain names that match another pattern match this one.
+    pub fn covers(&self, other: &ScopePattern) -> bool {
+        let (mut one, mut two) = (self.components(), other.components());
+        loop {
+            match (one.next(), two.next()) {
+                (None, None) | (Some("**"), _) => return true,
+                (Some("*"), Some(component)) if component != "**" => {}
+                (Some(a), Some(b)) if a == b => {}
+                _ => return false,
+            }
+        }
+    }
+
+    fn components(&self) -> core::str::Split<'_, char> {
+        self.plain()[1..].split('/')
+    }
+
+    /// Returns whether a name matches. Names are compared without the domains that they passed,
+    /// but for patterns that begin with `/@from`.
     pub fn matches(&self, name: &ItemName) -> bool {
-        let mut components = name.0[1..].split('/');
-        for wanted in self.0[1..].split('/') {
+        if let (Some(wanted), Some(passed)) = (self.demand_path(), name.path())
+            && passage::have_common(wanted, passed)
+        {
+            return false;
+        }
+        let text = if passage::is_about_marks(&self.0) { &*name.0 } else { name.plain() };
+        let mut components = text[1..].split('/');
+        for wanted in self.components() {
             match (wanted, components.next()) {
                 ("**", _) => return true,
                 ("*", Some(_)) => {}
@@ -133,6 +284,13 @@ impl ScopePattern {
             }
         }
         components.next().is_none()
+    }
+}
+
+/// Patterns are ordered and compared as their texts.
+impl core::borrow::Borrow<str> for ScopePattern {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 
@@ -170,6 +328,28 @@ mod tests {
     }
 
     #[test]
+    fn patterns_overlap_if_a_name_matches_both() {
+        let overlaps = |one: &str, two: &str| {
+            let (one, two): (ScopePattern, ScopePattern) =
+                (one.parse().unwrap(), two.parse().unwrap());
+            assert_eq!(one.overlaps(&two), two.overlaps(&one));
+            one.overlaps(&two)
+        };
+        for (one, two) in [
+            ("/a/b", "/a/b"),
+            ("/a/*", "/*/b"),
+            ("/a/**", "/a"),
+            ("/a/**", "/*/b/c"),
+            ("/**", "/x"),
+        ] {
+            assert!(overlaps(one, two), "{one} {two}");
+        }
+        for (one, two) in [("/a", "/b"), ("/a", "/a/b"), ("/a/*", "/a"), ("/a/*/c", "/a/b/d")] {
+            assert!(!overlaps(one, two), "{one} {two}");
+        }
+    }
+
+    #[test]
     fn invalid_names_and_patterns_are_refused() {
         let long = format!("/{}", "x".repeat(256));
         let deep = "/x".repeat(33);
@@ -179,6 +359,20 @@ mod tests {
         }
         assert!("/a/*".parse::<ItemName>().is_err());
         assert!("/a/**/b".parse::<ScopePattern>().is_err());
+    }
+
+    #[test]
+    fn derived_name_depends_on_whole_name_and_number() {
+        let name = |text: &str| text.parse::<ItemName>().unwrap();
+        let derived = name("/a/b").derived(1).unwrap();
+        // Also in tests/pubsub/test_c.py and test_local.py: all clients compute the same.
+        assert_eq!(derived.as_str(), "/a/8=4fb39fd4c04e91e9");
+        assert_ne!(name("/a/b").derived(2).unwrap(), derived);
+        assert_ne!(name("/c/b").derived(1).unwrap().as_str()[2..], derived.as_str()[2..]);
+        assert!(name("/8=12").derived(1).is_err());
+        assert_eq!(name("/a/b").under(&name("/c/d")).unwrap(), name("/c/d/b"));
+        let scopes: Vec<_> = name("/a/b/c").scopes().collect();
+        assert_eq!(scopes, [name("/a/b"), name("/a")]);
     }
 
     #[test]

@@ -12,6 +12,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+/// Reads of the socket per call: a node that sends without end can't keep a call busy.
+const READS_MAX: usize = 64;
 /// Time that a node has to reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -49,6 +51,12 @@ pub enum PubSubError {
     /// Shared memory can't be created.
     #[error("can't create shared memory: {0}")]
     Memory(Errno),
+    /// The system has no random bytes.
+    #[error("the system has no random bytes")]
+    Random,
+    /// A publication can't be signed.
+    #[error("a publication can't be signed: {0}")]
+    Signature(nw_trust::Error),
     /// A publisher's ring is invalid.
     #[error("a publisher is faulty: {0}")]
     Ring(RingFault),
@@ -124,9 +132,24 @@ pub(super) struct Connection {
     next_request: u32,
     /// Messages that were received and not taken.
     events: VecDeque<(Event, Option<OwnedFd>)>,
+    /// Whether the socket may have more than the last call read.
+    has_more: bool,
 }
 
 impl Connection {
+    fn new(socket: UnixStream, page: Option<ReaderPage>) -> Self {
+        Connection {
+            socket: FrameSocket::new(socket.into()),
+            page,
+            mail: 0,
+            ring_bytes_max: 0,
+            items_max: 0,
+            next_request: 1,
+            events: VecDeque::new(),
+            has_more: false,
+        }
+    }
+
     /// Connects and waits for the welcome.
     pub fn open(options: &PubSubOptions) -> Result<Self, PubSubError> {
         let path = options.path.clone();
@@ -139,15 +162,7 @@ impl Connection {
             }
             false => (None, None),
         };
-        let mut connection = Connection {
-            socket: FrameSocket::new(socket.into()),
-            page,
-            mail: 0,
-            ring_bytes_max: 0,
-            items_max: 0,
-            next_request: 1,
-            events: VecDeque::new(),
-        };
+        let mut connection = Connection::new(socket, page);
         let hello = Request::Hello { version: VERSION, program: options.program.clone() };
         connection.send(&hello, file)?;
         let welcome = connection.wait_for(|event| match event {
@@ -224,9 +239,17 @@ impl Connection {
         let _ = poll(&mut fds, timeout.as_ref());
     }
 
-    /// Reads what the socket has.
+    /// Reads what the socket has, or a part of it.
     fn read_socket(&mut self) -> Result<(), PubSubError> {
-        loop {
+        self.read_at_most(READS_MAX)
+    }
+
+    fn read_at_most(&mut self, reads_max: usize) -> Result<(), PubSubError> {
+        if let Some(page) = &self.page {
+            self.mail = page.mail();
+        }
+        self.has_more = false;
+        for _ in 0..reads_max {
             let outcome = self.socket.receive();
             while let Some(frame) = self.socket.next_frame().map_err(PubSubError::Lost)? {
                 let event =
@@ -239,18 +262,25 @@ impl Connection {
                 Err(fault) => return Err(PubSubError::Lost(fault)),
             }
         }
+        self.has_more = true;
+        Ok(())
     }
 
     /// Returns whether the node has sent messages, without a system call. Without shared memory:
     /// true.
     pub fn has_mail(&self) -> bool {
-        !self.events.is_empty() || self.page.as_ref().is_none_or(|page| page.mail() != self.mail)
+        !self.events.is_empty()
+            || self.has_more
+            || self.page.as_ref().is_none_or(|page| page.mail() != self.mail)
     }
 
-    /// Reads the socket and returns the messages.
+    /// Returns the messages: those received while a reply was waited for, and those that the
+    /// socket has, which is not read if the node has sent no others.
     pub fn take_events(&mut self) -> Result<VecDeque<(Event, Option<OwnedFd>)>, PubSubError> {
-        if let Some(page) = &self.page {
-            self.mail = page.mail();
+        let is_read =
+            !self.has_more && self.page.as_ref().is_some_and(|page| page.mail() == self.mail);
+        if is_read && !self.events.is_empty() {
+            return Ok(core::mem::take(&mut self.events));
         }
         match self.read_socket() {
             // What arrived before the end counts.
@@ -296,5 +326,28 @@ pub fn query(options: &PubSubOptions, topic: &str) -> Result<String, PubSubError
 impl AsFd for Connection {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_that_sends_without_end_keeps_no_call_busy() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let mut node = FrameSocket::new(far.into());
+        let (page, _file) = ReaderPage::create().unwrap();
+        let mut connection = Connection::new(near, Some(page));
+        let event = Event::Lost { item: 1, count: 2 };
+        let count = (150 << 10) / (event.encode().len() + 6);
+        (0..count).for_each(|_| node.send(event.kind(), &event.encode(), None).unwrap());
+        assert!(node.flush().unwrap(), "a socket holds as much");
+        connection.read_at_most(1).unwrap();
+        let first = core::mem::take(&mut connection.events).len();
+        assert!((1..count / 2).contains(&first), "{first} of {count}");
+        assert!(connection.has_mail(), "though the node has told of no further messages");
+        let rest = connection.take_events().unwrap().len();
+        assert_eq!((first + rest, connection.has_mail()), (count, false));
     }
 }

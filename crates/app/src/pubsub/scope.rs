@@ -15,6 +15,12 @@ use nw_api::pubsub::{ItemName, NameFault, ScopePattern};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope(ItemName);
 
+impl From<ItemName> for Scope {
+    fn from(name: ItemName) -> Self {
+        Scope(name)
+    }
+}
+
 impl Scope {
     /// Returns the scope at a path.
     ///
@@ -30,6 +36,11 @@ impl Scope {
     /// If the whole is not a name.
     pub fn scope(&self, path: &str) -> Result<Self, NameFault> {
         self.item(path).map(Scope)
+    }
+
+    /// Returns the scope's name.
+    pub const fn name(&self) -> &ItemName {
+        &self.0
     }
 
     /// Returns the name of an item below this scope.

@@ -5,7 +5,7 @@
 //! control member ──rib/list──▶ RouteWatcher ──▶ SharedSnapshot ──▶ Agent ──faces/create,
 //! rib/register──▶ another member
 //! (polled)                        │                └─ answers probes at the member's far side
-//! └─ HTTP ──▶ nw balancer agent, on another machine
+//! └─ TLS ───▶ nw balancer agent, on another machine (`remote_agents`)
 //! ```
 //!
 //! Members are ordinary routers: they need no support for it.

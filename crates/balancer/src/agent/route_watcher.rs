@@ -18,7 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The member to poll: its name and its router's socket. `None`: no member.
 pub type Source = Arc<Mutex<Option<(String, PathBuf)>>>;
@@ -185,7 +185,10 @@ impl<F: FnMut(WatchEvent)> RouteWatcher<F> {
         let same = snapshot.routes == state.snapshot.routes
             && snapshot.strategies == state.snapshot.strategies;
         if !same || snapshot.generation == 0 {
-            let generation = snapshot.generation + 1;
+            let generation = match snapshot.generation {
+                0 => first_generation(),
+                before => before + 1,
+            };
             *snapshot = Snapshot { generation, ..state.snapshot };
             self.shared_snapshot.publish(snapshot.clone());
         }
@@ -206,4 +209,12 @@ impl<F: FnMut(WatchEvent)> RouteWatcher<F> {
             std::thread::sleep(STOP_LATENCY.min(end.saturating_duration_since(Instant::now())));
         }
     }
+}
+
+/// Returns the generation of the first snapshot: milliseconds since 1970, which exceeds all
+/// generations of an earlier process. An agent that outlives its balancer would take an equal
+/// number for the routes that it has.
+fn first_generation() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(1, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX / 2).max(1))
 }

@@ -1,6 +1,6 @@
 //! Checks of the configuration that involve more than one option.
 
-use super::options::{Cluster, MemberItem};
+use super::options::{Cluster, Elastic, LauncherKind, MemberItem};
 use super::{Config, Weight};
 use nw_api::config::diagnostics::Source;
 use nw_api::config::read::Places;
@@ -236,12 +236,41 @@ fn control_socket_faults(config: &Config, problem: &mut Report<'_>) {
     if control.allow_remote && remote(&control.listen).is_some() && control.token_file.is_none() {
         problem("control.allow_remote", "no token_file".to_owned(), "a token_file beside it");
     }
+    match (&control.group, &control.group_token_file) {
+        (Some(group), Some(_)) => {
+            if nw_agent::check_group_name(group).is_err() {
+                let expected = "1 to 48 letters, digits, and - _ .";
+                problem("control.group", format!("{group:?}"), expected);
+            }
+            if control.agents_listen.is_none() {
+                let expected = "agents_listen beside it, where members of the group enrol";
+                problem("control.group", "no agents_listen".to_owned(), expected);
+            }
+        }
+        (Some(_), None) => {
+            let expected = "a group_token_file beside it";
+            problem("control.group", "no group_token_file".to_owned(), expected);
+        }
+        (None, Some(_)) => {
+            let expected = "the name of the group beside it";
+            problem("control.group_token_file", "no group".to_owned(), expected);
+        }
+        (None, None) => {}
+    }
 }
 
 /// Checks the files that are read at the start, and the path of the control socket.
 fn files(config: &Config, mut wrong: impl FnMut(&str, String)) {
     if let Some(Err(error)) = config.control.token_file.as_deref().map(file::read_token) {
         wrong("control.token_file", error.to_string());
+    }
+    let group_token = config.control.group_token_file.as_deref();
+    if let Some(Err(error)) = group_token.map(nw_agent::check_group_token_file) {
+        let text = match std::error::Error::source(&error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        wrong("control.group_token_file", text);
     }
     // A key file that does not exist is created at the first start.
     let key = config.cluster.key_file.as_deref().filter(|path| path.exists());
@@ -301,6 +330,30 @@ fn rules(config: &Config, problem: &mut Report<'_>) {
     }
 }
 
+impl Elastic {
+    /// Returns namespace and name of the StatefulSet. `None` without a valid one.
+    pub fn stateful_set(&self) -> Option<(Option<&str>, &str)> {
+        let text = self.stateful_set.as_deref()?;
+        let (namespace, name) = match text.split_once('/') {
+            Some((namespace, name)) => (Some(namespace), name),
+            None => (None, text),
+        };
+        // Members are called NAME-INDEX.
+        let longest = format!("{name}-{MEMBERS_MAX}");
+        let is_valid = is_label(name) && is_identifier(&longest) && namespace.is_none_or(is_label);
+        is_valid.then_some((namespace, name))
+    }
+}
+
+/// Returns whether the text is a name of Kubernetes (RFC 1123 label).
+fn is_label(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&text.len())
+        && text.bytes().all(is_allowed)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
 fn elastic_faults(config: &Config, problem: &mut Report<'_>) {
     let elastic = &config.elastic;
     if elastic.members_min > elastic.members_max {
@@ -313,6 +366,30 @@ fn elastic_faults(config: &Config, problem: &mut Report<'_>) {
         problem("elastic.low_percent", seen, expected);
     }
     if !elastic.enabled {
+        return;
+    }
+    let pods = elastic.engine == LauncherKind::Kubernetes;
+    match &elastic.stateful_set {
+        None if pods => {
+            let expected = "the StatefulSet whose pods are members: NAME or NAMESPACE/NAME";
+            problem("elastic.stateful_set", "none".to_owned(), expected);
+        }
+        Some(text) if !pods => {
+            let expected = "engine = \"kubernetes\" beside it";
+            problem("elastic.stateful_set", format!("{text:?}"), expected);
+        }
+        Some(text) if elastic.stateful_set().is_none() => {
+            let expected = "NAME or NAMESPACE/NAME: lower-case letters, digits and -, for members' \
+                            names of at most 32 characters";
+            problem("elastic.stateful_set", format!("{text:?}"), expected);
+        }
+        _ => {}
+    }
+    if pods {
+        if !elastic.addresses.is_empty() {
+            let expected = "none, as pods have addresses of their own";
+            problem("elastic.addresses", "addresses".to_owned(), expected);
+        }
         return;
     }
     if elastic.addresses.is_empty() {

@@ -36,7 +36,8 @@ section! {
         port: u32 = 6363, in 1..=65_535;
         /// Network interfaces of this machine towards clients and members.
         interfaces: Vec<String> = vec![], as "[\"eth0\", \"eth1\"]";
-        /// Where the program is attached. auto: the fastest that works, which is logged.
+        /// Where the program is attached. auto: the fastest that works, which is logged; with a
+        /// bridge among the interfaces tc, before Linux 6.6 generic.
         attach: Attach = Attach::Auto;
         /// The member that receives commands (/localhop/nfd) and whose routes are replicated to the
         /// others. While it fails, another member takes its place.
@@ -162,6 +163,8 @@ string_enum! {
     LauncherKind {
         /// As a process of this machine.
         Process = "process",
+        /// As a pod of a StatefulSet, whose replicas are counted up and down.
+        Kubernetes = "kubernetes",
     }
 }
 
@@ -170,8 +173,15 @@ section! {
     Elastic = "elastic" {
         /// Add and remove members at all.
         enabled: bool = false;
-        /// How members are started.
+        /// How members are started. process: as processes of this machine. kubernetes: as pods of
+        /// stateful_set, by a program with the cargo feature kubernetes.
         engine: LauncherKind = LauncherKind::Process;
+        /// The StatefulSet whose pods are members, with their names: NAME or NAMESPACE/NAME;
+        /// without a namespace, in the balancer's own. For engine = "kubernetes".
+        stateful_set: Option<String> = None, as "\"namewire/nw-member\"";
+        /// For engine = "kubernetes": decisions go on with a warning when pods have not joined or
+        /// left within this time, seconds.
+        pod_timeout_s: u32 = 120, in 1..=3600;
         /// Minimum number of members that take names, including those of the file.
         members_min: u32 = 1, in 1..=63;
         /// Maximum number of members that take names.
@@ -187,7 +197,7 @@ section! {
         hold_s: u32 = 5, in 0..=3600;
         /// Time after a change without further changes, seconds.
         cool_down_s: u32 = 20, in 0..=86_400;
-        /// Addresses for started members, one for each. {number} in prefix and names counts them
+        /// Addresses for started processes, one for each. {number} in prefix and names counts them
         /// from 1.
         addresses: Vec<Ip> = vec![], as "[\"10.0.0.21\", \"10.0.0.22\"]";
         /// The UDP port of the first started member; the others get the following ports.
@@ -210,10 +220,23 @@ section! {
         /// TCP addresses for monitoring: `/metrics` for Prometheus, `/healthz`, `/readyz`. No token
         /// is needed.
         metrics_listen: Vec<SocketAddr> = vec![], as "[\"127.0.0.1:6382\"]";
-        /// TCP addresses for commands and for agents. Requests need the token of `token_file`;
-        /// without one, only the paths of `metrics_listen` are served. There is no TLS: use
-        /// addresses in the cluster's own network.
+        /// TCP addresses for commands. Requests need the token of `token_file`; without one, only
+        /// the paths of `metrics_listen` are served. There is no TLS: use addresses in the
+        /// cluster's own network.
         listen: Vec<SocketAddr> = vec![], as "[\"10.0.0.1:6380\"]";
+        /// A TCP address for agents of members on other machines. They use TLS 1.3 and
+        /// certificates; `nw balancer host add` makes a token with which one enrols.
+        agents_listen: Option<SocketAddr> = None, as "\"10.0.0.1:6383\"";
+        /// A group of members that are replaced at any time, such as pods. With the token of
+        /// `group_token_file` their agents enrol, as often as needed, under names that are the
+        /// group's, `-`, and more. The token allows nothing else.
+        group: Option<String> = None, as "\"nw-member\"";
+        /// A file with the token of `group`: at least 24 random characters, the same on both sides.
+        /// It is read again at each enrolment, so it can be replaced.
+        group_token_file: Option<PathBuf> = None, as "\"/etc/namewire/group-token\"";
+        /// Maximum number of agents of `group` at a time. The name of one that has ended counts for
+        /// an hour.
+        group_members_max: u32 = 100, in 1..=1000;
         /// Allow addresses in `listen` and `metrics_listen` that other machines can reach; `listen`
         /// then needs `token_file`.
         allow_remote: bool = false;

@@ -125,28 +125,39 @@ fn several_mistakes_are_reported_at_once() {
     assert!(said.iter().any(|line| line.contains("the unknown option dept")), "{said:#?}");
 }
 
+/// Asserts that a configuration with these lines more has a problem with this text.
+fn assert_reported(more: &str, expected: &str) {
+    let said = problems(&format!("{GOOD}{more}\n"));
+    assert!(said.iter().any(|said| said.contains(expected)), "{expected}: {said:#?}");
+}
+
 #[test]
 fn contradiction_in_each_section_is_reported() {
     for (more, expected) in [
         ("[cluster]\nsecret = \"short\"", "TOML"),
         ("[elastic]\nenabled = true", "elastic.addresses: saw none"),
+        (
+            "[elastic]\nenabled = true\nengine = \"kubernetes\"",
+            "elastic.stateful_set: saw none; expected the StatefulSet whose pods are members",
+        ),
+        (
+            "[elastic]\nenabled = true\nengine = \"kubernetes\"\nstateful_set = \"a/b/c\"",
+            "elastic.stateful_set: saw \"a/b/c\"; expected NAME or NAMESPACE/NAME",
+        ),
+        (
+            "[elastic]\nenabled = true\nengine = \"kubernetes\"\nstateful_set = \"m\"\n\
+             addresses = [\"10.0.0.21\"]",
+            "elastic.addresses: saw addresses; expected none, as pods have",
+        ),
+        (
+            "[elastic]\nenabled = true\nstateful_set = \"m\"\naddresses = [\"10.0.0.21\"]",
+            "elastic.stateful_set: saw \"m\"; expected engine = \"kubernetes\"",
+        ),
         ("[elastic]\nlow_percent = 90", "elastic.low_percent: saw 90, with high_percent 80"),
         ("[elastic]\nmembers_min = 9", "elastic.members_min: saw 9 above members_max, 4"),
         (
             "[elastic]\nenabled = true\naddresses = [\"10.0.0.21\"]\nport_first = 6402",
             "elastic.port_first: saw 6402 to 6402, m2's among them",
-        ),
-        (
-            "[control]\nlisten = [\"10.0.0.1:6380\"]",
-            "control.listen: saw 10.0.0.1:6380, which other machines reach",
-        ),
-        (
-            "[control]\nlisten = [\"10.0.0.1:6380\"]\nallow_remote = true",
-            "control.allow_remote: saw no token_file",
-        ),
-        (
-            "[control]\ntoken_file = \"/no/such\"",
-            "control.token_file: can't read /no/such: No such file or directory",
         ),
         (
             "[control]\npath = \"/etc/passwd\"",
@@ -160,11 +171,49 @@ fn contradiction_in_each_section_is_reported() {
         ("[vrrp]\ninside_addresses = [\"10.0.0.1\"]", "vrrp.inside_addresses: saw"),
         ("[what]\nx = 1", "the unknown section what"),
     ] {
-        let said = problems(&format!("{GOOD}{more}\n"));
-        assert!(said.iter().any(|said| said.contains(expected)), "{expected}: {said:#?}");
+        assert_reported(more, expected);
     }
     let short = problems(&with("[cluster]", "[cluster]\nsecret = \"short\""));
     assert!(short[0].contains("cluster.secret"), "{short:?}");
+}
+
+#[test]
+fn contradiction_of_tokens_and_groups_is_reported() {
+    for (more, expected) in [
+        (
+            "[control]\nlisten = [\"10.0.0.1:6380\"]",
+            "control.listen: saw 10.0.0.1:6380, which other machines reach",
+        ),
+        (
+            "[control]\nlisten = [\"10.0.0.1:6380\"]\nallow_remote = true",
+            "control.allow_remote: saw no token_file",
+        ),
+        (
+            "[control]\ntoken_file = \"/no/such\"",
+            "control.token_file: can't read /no/such: No such file or directory",
+        ),
+        ("[control]\ngroup = \"g\"", "control.group: saw no group_token_file"),
+        (
+            "[control]\ngroup_token_file = \"/no/such\"",
+            "control.group_token_file: can't read /no/such: No such file or directory",
+        ),
+        (
+            "[control]\ngroup_token_file = \"/etc/hostname\"",
+            "control.group_token_file: this is not a token of a group: it has 24 to 1024 characters",
+        ),
+        ("[control]\ngroup_token_file = \"/x\"", "control.group_token_file: saw no group"),
+        (
+            "[control]\ngroup = \"a b\"\ngroup_token_file = \"/x\"",
+            "control.group: saw \"a b\"; expected 1 to 48 letters",
+        ),
+        (
+            "[control]\ngroup = \"g\"\ngroup_token_file = \"/x\"",
+            "control.group: saw no agents_listen",
+        ),
+        ("[control]\ngroup_members_max = 0", "control.group_members_max: saw 0"),
+    ] {
+        assert_reported(more, expected);
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::Balancer;
 use crate::config::{Ip, MemberItem, Weight, member_faults};
 use crate::members::MemberError;
 use nw_api::balancer::{BalancerMember, MemberChange, MemberState, MemberWanted};
+use nw_api::rest::Problem;
 
 /// A command was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +18,17 @@ pub enum CommandError {
     /// The request conflicts with the current state.
     #[error("{0}")]
     Conflict(MemberError),
+}
+
+impl From<CommandError> for Problem {
+    fn from(error: CommandError) -> Self {
+        let code = match &error {
+            CommandError::Wrong(_) => 400,
+            CommandError::Unknown(_) => 404,
+            CommandError::Conflict(_) => 409,
+        };
+        Problem { code, text: error.to_string() }
+    }
 }
 
 impl From<MemberError> for CommandError {

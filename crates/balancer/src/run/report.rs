@@ -4,6 +4,7 @@ use super::Balancer;
 use crate::config::Weight;
 use crate::health::Outcome;
 use crate::members::Member;
+use crate::remote_agents::ClusterInfo;
 use nw_api::balancer::{
     BalancerInterface, BalancerMember, BalancerStatus, MemberCounters, MemberState, NameWhere,
     RuleText,
@@ -31,6 +32,12 @@ pub(super) fn counters(counted: &nw_kernel::balancer::MemberCounters) -> MemberC
 }
 
 impl Balancer {
+    /// Returns what an agent has to know of the cluster.
+    pub(crate) fn cluster_info(&self) -> ClusterInfo {
+        let name = self.config.cluster.name.clone();
+        ClusterInfo { name, addresses: super::cluster_addresses(&self.config) }
+    }
+
     pub(crate) fn status(&self) -> BalancerStatus {
         let cluster = &self.config.cluster;
         let counted = &self.written.counters;

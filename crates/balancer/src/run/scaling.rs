@@ -1,27 +1,49 @@
 //! Autoscaling, and the measurement of weights.
 
-use super::{Balancer, Event, spawn};
+use super::pods::{Answer, Pods, Seen, pod_index};
+use super::{Balancer, Event, Handle, spawn};
 use crate::autoscaler::{Autoscaler, Sample, ScalingAction};
 use crate::calibrate::measure_rate;
 use crate::config::Elastic;
 use crate::launcher::member_name;
-use crate::members::DesiredState;
+use crate::member_count::MemberCount;
+use crate::members::{DesiredState, Member};
 use crate::probe;
 use core::time::Duration;
 use nw_api::balancer::{ElasticStatus, MemberState};
 use nw_element_api::Timestamp;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 
 /// Time between two samples of the load.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Time before a failed measurement is repeated.
 const MEASURE_RETRY: Duration = Duration::from_secs(5);
 
+/// The key of the warning about pods.
+const WARNING: &str = "elastic";
+
+/// Members by where they come from.
+#[derive(Default)]
+struct Group {
+    seen: Seen,
+    /// Number of members that are no pods of the StatefulSet.
+    fixed: u32,
+    /// Number of these that take names.
+    fixed_serving: usize,
+    /// The pod with the highest index, and what it forwards, Interests per second.
+    last: Option<(u32, f64)>,
+}
+
 /// The state of autoscaling and measuring.
 pub(super) struct Scaling {
     enabled: bool,
     capacity_per_s: f64,
     autoscaler: Autoscaler,
+    /// With engine = "kubernetes".
+    pods: Option<Pods>,
+    /// The name of their StatefulSet.
+    stateful_set: String,
     /// The last sample: its time, and the Interests counted by then.
     sampled: Option<(Timestamp, u64)>,
     status: Option<ElasticStatus>,
@@ -29,15 +51,29 @@ pub(super) struct Scaling {
 }
 
 impl Scaling {
-    pub(super) fn new(elastic: &Elastic) -> Self {
-        Scaling {
+    pub(super) fn new(
+        elastic: &Elastic,
+        count: Option<Box<dyn MemberCount>>,
+        handle: &Handle,
+    ) -> std::io::Result<Self> {
+        let name = elastic.stateful_set().map_or("", |(_, name)| name);
+        let start = |count| {
+            let shown = elastic.stateful_set.clone().unwrap_or_default();
+            let timeout = Duration::from_secs(u64::from(elastic.pod_timeout_s));
+            let handle = handle.clone();
+            let answer = move |answer| handle.with(|balancer| balancer.on_pods_answer(answer));
+            Pods::start(shown, timeout, count, answer)
+        };
+        Ok(Scaling {
+            pods: count.map(start).transpose()?,
+            stateful_set: name.to_owned(),
             enabled: elastic.enabled,
             capacity_per_s: f64::from(elastic.capacity_per_s),
             autoscaler: Autoscaler::new(elastic.clone()),
             sampled: None,
             status: None,
             measure_again: None,
-        }
+        })
     }
 
     pub(super) fn status(&self) -> Option<ElasticStatus> {
@@ -64,7 +100,11 @@ impl Balancer {
             let _ = self.members.remove(&name);
         }
         let (at, before) = match self.scaling.sampled {
-            Some((at, _)) if now.since(at) < SAMPLE_INTERVAL => return,
+            Some((at, _)) if now.since(at) < SAMPLE_INTERVAL => {
+                // Between two samples, so that decisions rarely wait for a read.
+                self.scaling.pods.iter_mut().for_each(|pods| pods.read_if_due(now));
+                return;
+            }
             Some(sampled) => sampled,
             None => (now, u64::MAX),
         };
@@ -79,32 +119,32 @@ impl Balancer {
         }
         let load_per_s = interests.saturating_sub(before) as f64 / now.since(at).as_secs_f64();
         let sample = self.sample(load_per_s);
-        let says = match self.scaling.autoscaler.decide(now, &sample) {
-            ScalingAction::None(reason) => reason.to_owned(),
-            ScalingAction::Add => self.start_member(),
-            ScalingAction::Remove => self.remove_member(),
+        let says = match self.scaling.pods.is_some() {
+            true => self.scale_pods(now, sample),
+            false => match self.scaling.autoscaler.decide(now, &sample) {
+                ScalingAction::None(reason) => reason.to_owned(),
+                ScalingAction::Add => self.start_member(),
+                ScalingAction::Remove => self.remove_member(),
+            },
         };
         let capacity_per_s = sample.capacity_per_s;
+        self.update_pods_warning(now);
         self.scaling.status = Some(ElasticStatus { load_per_s, capacity_per_s, says });
     }
 
     fn sample(&self, load_per_s: f64) -> Sample {
-        let capacity = |weight: u32| self.scaling.capacity_per_s * f64::from(weight) / 100.0;
         let serving = self.members.serving();
         let find = |number: &u8| self.members.iter().find(|member| member.number == *number);
-        let capacity_per_s = serving
-            .iter()
-            .filter_map(find)
-            .map(|member| capacity(self.members.weight(member)))
-            .sum();
+        let capacities = serving.iter().filter_map(find).map(|member| self.capacity(member));
+        // The sum of nothing is -0.0, which would be shown.
+        let capacity_per_s = capacities.sum::<f64>() + 0.0;
         let is_changing = self.members.iter().any(|member| {
             matches!(member.state, MemberState::Joining | MemberState::Draining)
                 && member.desired != DesiredState::Drained
         });
         let last = self.last_started();
-        let removable = last.and_then(|name| {
-            self.members.named(&name).ok().map(|it| capacity(self.members.weight(it)))
-        });
+        let removable =
+            last.and_then(|name| self.members.named(&name).ok().map(|it| self.capacity(it)));
         Sample {
             load_per_s,
             capacity_per_s,
@@ -112,6 +152,89 @@ impl Balancer {
             serving: serving.len(),
             is_changing,
         }
+    }
+
+    /// Decides with members as pods, whose number is the StatefulSet's.
+    fn scale_pods(&mut self, now: Timestamp, mut sample: Sample) -> String {
+        let group = self.pods_seen(sample.is_changing);
+        let elastic = &self.config.elastic;
+        let without_fixed = |members: u32| members.saturating_sub(group.fixed);
+        let bounds: RangeInclusive<u32> =
+            without_fixed(elastic.members_min)..=without_fixed(elastic.members_max);
+        let Some(pods) = &mut self.scaling.pods else { return String::new() };
+        pods.observe(now, group.seen);
+        let replicas = pods.replicas().unwrap_or(0);
+        let call_obstacle = pods.call_obstacle(now);
+        if call_obstacle.is_none() && !bounds.contains(&replicas) {
+            return pods.change(now, 0, &bounds);
+        }
+        let obstacle = call_obstacle.or_else(|| pods.pod_obstacle(now));
+        // A pod that was asked for counts, so that none is asked for twice.
+        sample.serving = group.fixed_serving + replicas as usize;
+        // The StatefulSet removes the pod with the highest index: one without names costs nothing.
+        let last = group.last.filter(|(index, _)| index + 1 >= replicas);
+        sample.removable_per_s = (replicas > 0).then_some(last.map_or(0.0, |(_, per_s)| per_s));
+        sample.is_changing = obstacle.is_some();
+        let action = self.scaling.autoscaler.decide(now, &sample);
+        match (obstacle, action) {
+            (Some(obstacle), _) => obstacle,
+            (None, ScalingAction::None(reason)) => reason.to_owned(),
+            (None, ScalingAction::Add) => {
+                format!("the load is high: {}", pods.change(now, 1, &bounds))
+            }
+            (None, ScalingAction::Remove) => {
+                format!("the load is low: {}", pods.change(now, -1, &bounds))
+            }
+        }
+    }
+
+    fn pods_seen(&self, is_moving: bool) -> Group {
+        let serving = self.members.serving();
+        let mut group = Group { seen: Seen { is_moving, ..Seen::default() }, ..Group::default() };
+        for member in self.members.iter() {
+            let takes_names = serving.contains(&member.number);
+            let Some(index) = pod_index(&self.scaling.stateful_set, &member.item.name) else {
+                group.fixed += 1;
+                group.fixed_serving += usize::from(takes_names);
+                continue;
+            };
+            let is_drained = member.desired == DesiredState::Drained;
+            group.seen.members += 1;
+            group.seen.settled += u32::from(member.state == MemberState::Active || is_drained);
+            if group.last.is_none_or(|(last, _)| last < index) {
+                let per_s = if takes_names { self.capacity(member) } else { 0.0 };
+                group.last = Some((index, per_s));
+            }
+        }
+        group
+    }
+
+    /// Takes the answer to a call for the StatefulSet.
+    fn on_pods_answer(&mut self, answer: Answer) {
+        let now = self.now();
+        if let Some(pods) = &mut self.scaling.pods
+            && !pods.on_answer(now, answer)
+        {
+            self.scaling.autoscaler.action_failed();
+        }
+        self.update_pods_warning(now);
+    }
+
+    fn update_pods_warning(&mut self, now: Timestamp) {
+        let warning = self.scaling.pods.as_ref().and_then(|pods| pods.warning(now));
+        match warning {
+            Some(warning) => {
+                if self.warnings.get(WARNING) != Some(&warning) {
+                    tracing::warn!("{warning}");
+                }
+                self.warnings.insert(WARNING, warning);
+            }
+            None => drop(self.warnings.remove(WARNING)),
+        }
+    }
+
+    fn capacity(&self, member: &Member) -> f64 {
+        self.scaling.capacity_per_s * f64::from(self.members.weight(member)) / 100.0
     }
 
     /// Returns the member with the highest number of those that the launcher started.

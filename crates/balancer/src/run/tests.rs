@@ -1,12 +1,15 @@
 //! Tests of the event loop without a kernel: real routers in this process, real agents and probes,
 //! and a data path that records its calls.
 
+mod pods;
+
 use super::*;
 use crate::agent::ManagementClient as Management;
 use crate::config::Weight;
+use crate::remote_agents::{self, AgentReply, AgentRequest};
 use nw_api::balancer::{MemberChange, MemberWanted};
 use nw_api::management::{ControlParameters, Dataset, FacePersistency, Verb};
-use nw_kernel::balancer::{BalancerCounters, HeldFragments, Link, MemberEntry};
+use nw_kernel::balancer::{BalancerCounters, HeldFragments, Link, MemberCounters, MemberEntry};
 use nw_name::Name;
 use std::net::UdpSocket;
 use std::path::Path;
@@ -23,6 +26,8 @@ struct State {
     control: u8,
     peers: Vec<SocketAddr>,
     removed: bool,
+    /// Interests to member 1 so far.
+    interests: u64,
 }
 
 impl RecordingDataPath {
@@ -98,7 +103,9 @@ impl DataPath for RecordingDataPath {
     }
 
     fn counters(&self) -> Result<BalancerCounters, KernelError> {
-        Ok(BalancerCounters::default())
+        let mut counted = MemberCounters::default();
+        counted.to.interests = self.state().interests;
+        Ok([(1, counted)].into_iter().collect())
     }
 
     fn held_fragments(&mut self) -> Result<Option<HeldFragments>, KernelError> {
@@ -248,12 +255,16 @@ impl Bench {
     }
 
     fn start_balancer(&mut self, more: &str) {
+        self.start_with(more, Starters::default());
+    }
+
+    fn start_with(&mut self, more: &str, starters: Starters) {
         let text = self.file(more);
         let config = Config::parse("test", &text).unwrap();
         let (key, _) = crate::key::key(&config.cluster).unwrap();
         let next_hops = NextHopResolver::watch().unwrap();
         let data_path = Box::new(self.data_path.clone());
-        let balancer = Balancer::from_parts(config, key, data_path, next_hops, None);
+        let balancer = Balancer::from_parts(config, key, data_path, next_hops, starters);
         self.balancer = Some(balancer.unwrap());
     }
 
@@ -337,9 +348,10 @@ fn routes_and_strategies_of_the_control_member_are_replicated() {
     register(&mut control, "/a", "udp4://192.0.2.7:6363", 5);
     bench.all_active();
     assert_eq!(bench.data_path.state().control, 1);
-    for member in &bench.members {
-        assert_eq!(member.routes(), ["/a udp4://192.0.2.7:6363 5"]);
-    }
+    // The first list of routes may be older than this one.
+    bench.until("the route at all members", |bench| {
+        bench.members.iter().all(|member| member.routes() == ["/a udp4://192.0.2.7:6363 5"])
+    });
     // A new route, a changed one, a withdrawn one: each is replicated within a second.
     register(&mut control, "/b", "udp4://192.0.2.8:6363", 1);
     let took = bench.until("a new route", |bench| bench.members[2].routes().len() == 2);
@@ -532,18 +544,62 @@ fn weight_is_measured_and_remote_agent_completes_a_member() {
     });
     let trouble = bench.balancer().show("far").unwrap().trouble.unwrap();
     assert!(trouble.contains("nw balancer agent"), "{trouble}");
-    let replica = bench.balancer().replica_for("far", 0).unwrap().unwrap();
-    assert_eq!(
-        (replica.routes.len(), replica.routes[0].face.as_str()),
-        (1, "udp4://192.0.2.7:6363")
-    );
-    let report = AgentReport { generation: Some(replica.generation), ..AgentReport::default() };
-    assert!(bench.balancer().on_remote_report("unknown", &report).is_err());
-    bench.balancer().on_remote_report("far", &report).unwrap();
-    assert_eq!(bench.balancer().replica_for("far", replica.generation), Ok(None));
-    assert!(bench.balancer().replica_for("unknown", 0).is_err());
+    let mut config = bench.balancer().config.clone();
+    config.control.agents_listen = Some("127.0.0.1:0".parse().unwrap());
+    let (handle, counts) = (bench.balancer().handle(), bench.balancer().enrolment_counts());
+    let hub = remote_agents::listen(&config, handle, counts).unwrap().unwrap();
+    let folder = remote_agents::authority_folder(&config);
+    let agent = std::thread::spawn(move || {
+        report_as_enrolled_host(&folder, &hub.address().to_string());
+        hub
+    });
+    bench.until("the agent has reported", |_| agent.is_finished());
+    let hub = agent.join().unwrap();
     bench.until("it takes names", |bench| bench.state("far") == Some(MemberState::Active));
     answers.join().unwrap();
+    drop(hub);
+}
+
+/// Enrols as the host of `far`, and reports that its router has all routes.
+fn report_as_enrolled_host(folder: &Path, balancer: &str) {
+    let state = folder.join("test-agent");
+    let token = nw_agent::add_host(folder, "far", 60).unwrap();
+    nw_agent::enrol(&state, balancer, &token).unwrap();
+    let mut client = nw_agent::ManagerClient::open(&state, None).unwrap();
+    let mut send = |request: &[u8]| -> AgentReply {
+        serde_json::from_slice(&client.call(request, Duration::from_secs(20)).unwrap()).unwrap()
+    };
+    let mut call = |request: AgentRequest| send(&serde_json::to_vec(&request).unwrap());
+    let AgentReply::Cluster(cluster) = call(AgentRequest::Cluster) else { panic!() };
+    assert_eq!((cluster.name.as_str(), cluster.addresses.len()), ("cluster", 1));
+    let AgentReply::Entry(Some(entry)) = call(AgentRequest::Entry) else { panic!() };
+    assert_eq!(entry.name, "far");
+    let AgentReply::Replica(Some(replica)) = call(AgentRequest::Replica(0)) else { panic!() };
+    let faces: Vec<_> = replica.routes.iter().map(|route| route.face.as_str()).collect();
+    assert_eq!(faces, ["udp4://192.0.2.7:6363"]);
+    let report = AgentReport { generation: Some(replica.generation), ..AgentReport::default() };
+    assert!(matches!(call(AgentRequest::Report(report)), AgentReply::Order(_)));
+    let known = AgentRequest::Replica(replica.generation);
+    assert_eq!(call(known), AgentReply::Replica(None));
+
+    // What is not about its own member, or would open a file of the balancer's machine.
+    let wanted = |name: &str, control: Option<&str>| {
+        let (name, addresses) = (name.to_owned(), entry.addresses.clone());
+        let control = control.map(PathBuf::from);
+        let port = entry.port;
+        MemberWanted { name, addresses, port, weight: None, control, external_routes: false }
+    };
+    for (wanted, code) in [
+        (wanted("m1", None), 403),
+        (wanted("far", Some("/run/x.sock")), 403),
+        (MemberWanted { port: 0, ..wanted("far", None) }, 422),
+        (wanted("far", None), 400),
+    ] {
+        let AgentReply::Refused(problem) = call(AgentRequest::Join(wanted)) else { panic!() };
+        assert_eq!(problem.code, code, "{}", problem.text);
+    }
+    let AgentReply::Refused(problem) = send(b"{\"unknown\":1}") else { panic!() };
+    assert!(problem.text.contains("install the same version"), "{}", problem.text);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The rows of the in-memory plane.
 
-use super::{Bench, Host, Link, Load, Options, measure, packets, shards};
+use super::{Link, Options, measure, shards};
 use crate::report::{Row, median};
 use core::time::Duration;
+use nw_experiments::plane_load::{Bench, Host, Load, packets};
 use nw_graph::Engine;
 use nw_packet_types::random::splitmix64;
 use nw_router::plane::{BATCH, Plane};

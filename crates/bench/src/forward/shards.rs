@@ -6,8 +6,9 @@
 //! including filling the receive buffers, so the figure is elapsed time; the processor time of the
 //! threads is reported too, for machines with other load.
 
-use super::{KEY, Load, Options, names};
+use super::Options;
 use crate::report::{Row, median};
+use nw_experiments::plane_load::{Load, names};
 use nw_name::hash::shard_of;
 use nw_name::{HashKey, Name};
 use nw_packet_types::random::splitmix64;
@@ -39,7 +40,8 @@ pub fn two(row: &str, options: Options) -> Vec<Row> {
         return rows;
     }
     let mut alone = vec![Load::<Plane>::new(options, options.cached(), options.numbers())];
-    let mut pair: Vec<Load<Plane>> = (0..SHARDS).map(|shard| share(options, shard)).collect();
+    let mut pair: Vec<Load<Plane>> =
+        (0..SHARDS).map(|shard| Load::of_shard(options, shard, SHARDS)).collect();
     let packets = 2 * alone[0].count();
     let fed = 2 * pair.iter().map(Load::count).sum::<usize>();
     // The first passes find cold tables.
@@ -60,21 +62,6 @@ pub fn two(row: &str, options: Options) -> Vec<Row> {
         Row::new(row, "ns_per_packet", &pair_ns).with_reference(median(&alone_ns)),
     ]);
     rows
-}
-
-/// Returns the load of one shard.
-fn share(options: Options, shard: usize) -> Load<Plane> {
-    let mut numbers: Vec<u64> = options
-        .numbers()
-        .filter(|number| {
-            let name = names(*number, &options).1;
-            shard_of(KEY.name(name.as_ref()), SHARDS) == shard
-        })
-        .collect();
-    // Half of the names are pending at a time.
-    numbers.truncate(numbers.len() & !1);
-    let mine = Options { pending: numbers.len() as u64 / 2, shard: shard as u8, ..options };
-    Load::new(mine, options.cached() / SHARDS, numbers.into_iter())
 }
 
 /// Runs each load once, all in parallel.
@@ -144,7 +131,8 @@ mod tests {
     #[test]
     fn shares_partition_names_evenly() {
         let options = Options { prefixes: 1000, pending: 1000, ..Options::default() };
-        let shares: Vec<Load<Plane>> = (0..SHARDS).map(|shard| share(options, shard)).collect();
+        let shares: Vec<Load<Plane>> =
+            (0..SHARDS).map(|shard| Load::of_shard(options, shard, SHARDS)).collect();
         let counts: Vec<usize> = shares.iter().map(Load::count).collect();
         // An odd name is left out of each.
         assert!((1998..=2000).contains(&counts.iter().sum::<usize>()), "{counts:?}");
@@ -154,7 +142,8 @@ mod tests {
     #[test]
     fn two_planes_forward_all_packets() {
         let options = Options { prefixes: 500, pending: 500, ..Options::default() };
-        let mut pair: Vec<Load<Plane>> = (0..SHARDS).map(|shard| share(options, shard)).collect();
+        let mut pair: Vec<Load<Plane>> =
+            (0..SHARDS).map(|shard| Load::of_shard(options, shard, SHARDS)).collect();
         for _ in 0..2 {
             // It panics unless each Interest is forwarded and each Data delivered.
             let took = lap(&mut pair);

@@ -76,7 +76,8 @@ impl Names {
     }
 }
 
-pub(super) struct Item {
+/// A packet with its name.
+pub(crate) struct Item {
     name: Name,
     prefixes: PrefixHashes,
     /// Range of the name's value in the packet.
@@ -85,13 +86,25 @@ pub(super) struct Item {
 }
 
 impl Item {
-    pub(super) fn incoming(&self) -> IncomingData<'_> {
+    /// Returns the name.
+    pub(crate) fn name(&self) -> nw_name::NameRef<'_> {
+        self.name.as_ref()
+    }
+
+    /// Returns the hashes of the name's prefixes.
+    pub(crate) const fn prefixes(&self) -> &PrefixHashes {
+        &self.prefixes
+    }
+
+    /// Returns the packet as a store takes it.
+    pub(crate) fn incoming(&self) -> IncomingData<'_> {
         let (prefixes, wire) = (&self.prefixes, &self.wire[..]);
         IncomingData { name: self.place, prefixes, wire, freshness_ms: 4000, unsolicited: false }
     }
 }
 
-pub(super) fn key() -> HashKey {
+/// Returns the key of the hashes.
+pub(crate) fn key() -> HashKey {
     HashKey::new([splitmix64(1), splitmix64(2), splitmix64(3), splitmix64(4)])
 }
 
@@ -105,7 +118,7 @@ fn lookup_key(name: Name) -> Item {
 }
 
 /// Builds a Data packet with the fields that the store reads.
-pub(super) fn data(name: Name) -> Item {
+pub(crate) fn data(name: Name) -> Item {
     let mut body = Vec::new();
     name.as_ref().encode(&mut body);
     push_tlv(21, &[7; 64], &mut body);

@@ -53,6 +53,11 @@ pub enum Command {
     /// Show the state of publish/subscribe
     #[command(subcommand)]
     Pubsub(crate::pubsub::PubSubCommand),
+    /// Join a sync group: publish lines of standard input, and print those of all members
+    ///
+    /// Members find out by State Vector Sync (SVS), version 3, which publications exist, and fetch
+    /// them. There is no server. Ends with Ctrl-C.
+    Sync(crate::sync::SyncArgs),
     /// Measure round-trip times to `nw ping-server`
     Ping(packet::Ping),
     /// Answer `nw ping` under a name
@@ -94,6 +99,12 @@ pub enum Command {
     Log(crate::observe::LogCommand),
     /// Open the web page of a running program in a browser, or print its URL
     Open(crate::observe::Open),
+    /// Connect the router to a hub: face, routes, certificate, and the prefix of this site
+    ///
+    /// Without --hub a hub is looked for by multicast and DNS. A failure undoes what was made.
+    Join(crate::join::Join),
+    /// Undo `nw join`
+    Leave(crate::join::Leave),
     /// Print the OpenAPI document of the router's REST interface
     Openapi,
     /// Check, draw, test and run graph files: routers composed of elements

@@ -20,7 +20,7 @@ impl BalancerArgs {
 }
 
 /// Returns the path of a member.
-fn member_path(name: &str) -> String {
+pub(super) fn member_path(name: &str) -> String {
     format!("/v1/members/{}", http::escape(name).replace('/', "%2F"))
 }
 

@@ -1,7 +1,11 @@
 //! `nw balancer`: a cluster of routers behind a kernel balancer.
 
 mod agent;
+mod client;
 mod commands;
+mod host;
+mod membership;
+mod pods;
 mod run;
 mod show;
 mod top;
@@ -96,13 +100,20 @@ pub enum BalancerCommand {
     /// Run next to a member on another machine: give its router the cluster's routes, and answer
     /// probes
     ///
-    /// The balancer must listen on TCP ([control] listen, allow_remote, token_file). TLS is not
-    /// supported.
+    /// The balancer must listen for agents ([control] agents_listen). Once, the agent is started
+    /// with --enrol and the token that `nw balancer host add` printed. Without a balancer, the
+    /// router keeps its routes, and the agent connects again. With --address the member joins and
+    /// leaves by itself.
     #[allow(
         rustdoc::broken_intra_doc_links,
         reason = "help for a terminal: the brackets are those of a section"
     )]
     Agent(agent::AgentArgs),
+    /// Let agents of members on other machines enrol, and take their rights away
+    Host {
+        #[command(subcommand)]
+        action: host::HostCommand,
+    },
     /// Print a keepalived configuration for one of two balancers
     Vrrp(vrrp::VrrpArgs),
     /// Print the default configuration with all options explained, or check one
@@ -193,12 +204,17 @@ pub fn balancer(action: &BalancerCommand) -> Result<ExitCode> {
         BalancerCommand::Rules { query } => show::rules(query)?,
         BalancerCommand::Stop { keep, balancer } => commands::stop(balancer, *keep)?,
         BalancerCommand::Agent(args) => return agent::agent(args),
+        BalancerCommand::Host { action } => host::host(action)?,
         BalancerCommand::Vrrp(args) => vrrp::vrrp(args)?,
         BalancerCommand::Config { check: Some(path) } => {
-            run::load(path)?;
+            let config = run::load(path)?;
             let unchecked = "whether its interfaces exist, its addresses are free, and programs \
                              can be loaded into the kernel";
-            outln!("{} is a configuration this balancer can run with", path.display())?;
+            let who = match pods::are_counted(&config) && !cfg!(feature = "kubernetes") {
+                true => "a balancer with the cargo feature `kubernetes`, which this one lacks,",
+                false => "this balancer",
+            };
+            outln!("{} is a configuration {who} can run with", path.display())?;
             outln!("not checked: {unchecked}")?;
         }
         BalancerCommand::Config { check: None } => {

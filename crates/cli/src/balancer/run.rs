@@ -1,14 +1,15 @@
 //! `nw balancer run`: the balancer as a program, with configuration, signals and logs.
 
-use super::Run;
+use super::{Run, pods};
 use crate::logs::Levels;
 use crate::output::describe;
 use crate::systemd;
 use anyhow::{Context, Result, bail};
+use nw_agent::Hub;
 use nw_api::config::LogFormat;
 use nw_api::config::file::{TEXT_MAX, read_text};
-use nw_balancer::{Balancer, Config, Shutdown, control};
-use nw_rest_api::ServeError;
+use nw_balancer::{Balancer, Config, Shutdown, control, remote_agents};
+use nw_rest_api::{ServeError, Server};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::os::unix::net::UnixStream;
@@ -36,12 +37,10 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     }
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("can't watch for signals")?;
     let cluster = config.cluster.name.clone();
-    let control_section = config.control.clone();
-    let page = config.page.clone();
-    let balancer = Balancer::start(config)?;
+    let balancer = Balancer::start(config.clone(), pods::count(&config)?)?;
     let handle = balancer.handle();
-    let server = match control::serve(&control_section, &page, handle.clone()) {
-        Ok(server) => server,
+    let (server, agents) = match listen(&config, &handle, &balancer) {
+        Ok(listeners) => listeners,
         Err(error) => {
             // A data path that was taken over keeps running.
             handle.end(Some(if balancer.adopted() {
@@ -50,14 +49,12 @@ pub fn run(args: &Run) -> Result<ExitCode> {
                 Shutdown::Detach
             }));
             balancer.run(Shutdown::Detach);
-            return Err(match error {
-                ServeError::InUse(path) => {
-                    anyhow::anyhow!("{} is in use: another balancer is running", path.display())
-                }
-                error => error.into(),
-            });
+            return Err(error);
         }
     };
+    if let Some(agents) = &agents {
+        tracing::info!(address = %agents.address(), "agents of other machines");
+    }
     server.addresses().iter().for_each(|place| tracing::info!(%place, "control"));
     watch_signals(signals, handle, args.config.clone())?;
     if balancer.adopted() {
@@ -66,7 +63,7 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     tracing::info!(cluster, version = env!("CARGO_PKG_VERSION"), "running");
     systemd::ready_without_watchdog();
     let ending = balancer.run(if args.keep { Shutdown::LeaveAttached } else { Shutdown::Detach });
-    drop(server);
+    drop((server, agents));
     let outcome = if ending == Shutdown::LeaveAttached {
         "the data path keeps running"
     } else {
@@ -74,6 +71,23 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     };
     tracing::info!(cluster, "ended: {outcome}");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens the control socket, and the listener for agents if there is to be one.
+fn listen(
+    config: &Config,
+    handle: &nw_balancer::Handle,
+    balancer: &Balancer,
+) -> Result<(Server, Option<Hub>)> {
+    let server = control::serve(&config.control, &config.page, handle.clone());
+    let server = server.map_err(|error| match error {
+        ServeError::InUse(path) => {
+            anyhow::anyhow!("{} is in use: another balancer is running", path.display())
+        }
+        error => error.into(),
+    })?;
+    let agents = remote_agents::listen(config, handle.clone(), balancer.enrolment_counts())?;
+    Ok((server, agents))
 }
 
 /// Handles signals in a thread: SIGTERM and SIGINT end the balancer, SIGHUP reloads its

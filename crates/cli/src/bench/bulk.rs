@@ -68,8 +68,19 @@ pub fn bulk(args: &Bulk) -> Result<ExitCode> {
             args.payload
         );
     }
-    let is_complete = result.summary.complete == result.summary.files;
-    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let incomplete = result.summary.files - result.summary.complete;
+    if incomplete == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let error = result.files.iter().find_map(|file| Some((file.file, file.error.as_ref()?)));
+    if let Some((file, error)) = error {
+        note!(
+            "{incomplete} of {} files were not complete, such as file {file}: {error}; the link \
+             was down or too slow for a while: see `nw face list`",
+            result.summary.files
+        );
+    }
+    Ok(ExitCode::FAILURE)
 }
 
 fn plan(args: &Bulk) -> BulkPlan {

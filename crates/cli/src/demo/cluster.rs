@@ -2,14 +2,21 @@
 //! removed during a download by a client that never retransmits.
 
 use super::{digest, print_step};
+use crate::observe::open_on_desktop;
+use crate::recorder::{self, ClusterRecorder};
 use crate::signals::StopFlag;
 use anyhow::{Context, Result, bail};
 use nw_api::balancer::BalancerStatus;
+use nw_api::config::Page;
+use nw_rest_api::{PageAccess, Server};
 use nw_testbed::{Cluster, Download, FetchPlan, LabError, Plan, PublishPlan};
-use std::io;
+use std::io::{self, IsTerminal};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// Mbit/s of each member's link, so that the members are the bottleneck, not this machine.
@@ -77,6 +84,7 @@ pub fn cluster(stop_flag: &StopFlag) -> Result<()> {
     };
     let mut download = cluster.consumers()[0].fetch(&name, &fetch)?;
     let control = cluster.balancers().first().context("one was planned")?.control().to_owned();
+    let page = ClusterPage::open(&control)?;
     rescale(&mut cluster, &plan.nw, &control, &mut download, stop_flag)?;
     if stop_flag.is_set() {
         return Ok(());
@@ -93,7 +101,55 @@ pub fn cluster(stop_flag: &StopFlag) -> Result<()> {
         fetched.mbit_per_s,
         fetched.retransmissions
     )?;
-    Ok(())
+    page.wait(stop_flag)
+}
+
+/// A page that shows the cluster while it grows, and replays it afterwards.
+struct ClusterPage {
+    recorder: ClusterRecorder,
+    access: Arc<PageAccess>,
+    _server: Server,
+    /// A browser of the desktop shows it.
+    is_open: bool,
+}
+
+impl ClusterPage {
+    fn open(control: &Path) -> Result<Self> {
+        let recorder = ClusterRecorder::start(control.to_owned(), "nw demo: a cluster")?;
+        let page = Page { listen: vec![(Ipv4Addr::LOCALHOST, 0).into()], ..Page::default() };
+        let (server, access) = nw_rest_api::serve_recording(recorder.recorder(), &page)?;
+        let url = recorder::ticket(&access)?.url;
+        let is_open = open_on_desktop(&url);
+        match is_open {
+            true => print_step("the browser shows the cluster as it grows")?,
+            false => print_step(&format!("the same in a browser, as it happens: {url}"))?,
+        }
+        Ok(ClusterPage { recorder, access, _server: server, is_open })
+    }
+
+    /// Keeps the page until a person has seen it. Without a desktop it ends with the cluster.
+    fn wait(mut self, stop_flag: &StopFlag) -> Result<()> {
+        self.recorder.end();
+        if !self.is_open || !std::io::stdin().is_terminal() {
+            return Ok(());
+        }
+        print_step(&format!(
+            "{} replays it: move the slider. Press Enter to go on",
+            self.access.url()
+        ))?;
+        let (sender, pressed) = mpsc::channel();
+        std::thread::spawn(move || {
+            let _ = std::io::stdin().read_line(&mut String::new());
+            let _ = sender.send(());
+        });
+        while !stop_flag.is_set() {
+            match pressed.recv_timeout(ROW_INTERVAL / 5) {
+                Err(RecvTimeoutError::Timeout) => {}
+                _ => break,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Adds and removes a member during the download, while a table of rates is printed.

@@ -48,7 +48,12 @@ root, a cluster that grows and shrinks during a download. Try it yourself:
   nw cat /hello                  fetch
   nw trace /hello                how an Interest is forwarded, and why
   nw top                         rates, tables and drops of the router
-  nw run --page & nw open        the same in a browser: map, rates, routes, trace, packets";
+And in a browser:
+  nw run --page & nw open        the router: map, rates, routes, trace, packets
+  nw network up examples/networks/chain.graph --page
+  nw open --network chain        a network of services: live map, drawing, scaling, plans
+  nw sim run --topology abilene --record run.json
+  nw open run.json               a simulation, replayed";
 
 /// Runs `nw demo`. All files are in one temporary folder, and all processes end with this one.
 pub fn demo(args: &Demo) -> Result<ExitCode> {

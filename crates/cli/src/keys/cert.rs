@@ -81,7 +81,8 @@ pub fn parse_time(text: &str) -> Result<u64, String> {
     time_s.ok_or_else(|| "expected 20260131T120000, 2026-01-31, now or +365d".to_owned())
 }
 
-fn read(file: &Path) -> Result<Vec<u8>> {
+/// Returns the certificate packet in a file.
+pub fn read(file: &Path) -> Result<Vec<u8>> {
     certificate::read_file(&files::read(file)?)
         .with_context(|| format!("{} does not contain a certificate", file.display()))
 }

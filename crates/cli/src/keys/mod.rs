@@ -6,7 +6,7 @@ mod files;
 mod key;
 mod passphrase;
 
-pub use cert::cert;
+pub use cert::{cert, read as read_certificate};
 pub use key::key;
 
 use crate::args::flags::KeyStoreArgs;

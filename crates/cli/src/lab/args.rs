@@ -1,6 +1,9 @@
 //! Options of `nw lab`.
 
+use crate::args::run::PAGE_ADDRESS;
+use crate::sim::ScenarioArgs;
 use clap::{Args, Subcommand, ValueEnum};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
@@ -18,12 +21,27 @@ pub enum LabCommand {
     /// `end`. Needs root. Everything is removed at the end; `nw lab clean` removes what a killed
     /// testbed left.
     Chain(Chain),
+    /// Run a scenario of `nw sim` with router processes in real time, and print the results
+    ///
+    /// Each router is a process in a network namespace of its own; links have the scenario's delay,
+    /// rate, queue and loss. Tables and charts are those of `nw sim run`. Needs root. Everything is
+    /// removed at the end; `nw lab clean` removes what a killed run left.
+    Run(Run),
     /// Remove what killed testbeds left: processes, namespaces, control groups, files
     Clean {
         /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    #[command(flatten)]
+    pub scenario: ScenarioArgs,
+    /// Record the run into this file; `nw open FILE` replays it in the browser
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -142,6 +160,13 @@ pub struct Cluster {
     /// File with additional configuration for members that run nw (TOML)
     #[arg(long, value_name = "FILE")]
     pub member_config: Option<PathBuf>,
+    /// Record the cluster into this file at the end; `nw open FILE` replays it
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Serve a page that shows the cluster, on this address of this machine, 127.0.0.1:6390 if none
+    /// is given
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = PAGE_ADDRESS)]
+    pub page: Option<SocketAddr>,
     /// Print JSON: one object that describes the testbed, then one per command
     #[arg(long)]
     pub json: bool,

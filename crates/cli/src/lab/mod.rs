@@ -3,17 +3,23 @@
 mod args;
 mod chain;
 mod console;
+mod network;
 
 pub use args::LabCommand;
 
+use crate::args::run::PAGE_ADDRESS;
 use crate::output::json_line;
+use crate::recorder::ClusterRecorder;
 use crate::signals::StopFlag;
 use anyhow::{Context, Result, bail};
 use args::{By, Cluster as Arguments};
+use nw_api::config::Page;
 use nw_api::config::file::{TEXT_MAX, read_text};
 use nw_name::Name;
+use nw_rest_api::Server;
 use nw_testbed::{Cluster, Plan, RouterProgram, Transport, clean};
 use std::io::BufRead;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -27,6 +33,7 @@ pub fn lab(action: &LabCommand) -> Result<ExitCode> {
     match action {
         LabCommand::Cluster(args) => cluster(args),
         LabCommand::Chain(args) => chain::chain(args),
+        LabCommand::Run(args) => network::run(args),
         LabCommand::Clean { json } => {
             let cleaned = clean()?;
             if *json {
@@ -58,8 +65,39 @@ fn cluster(args: &Arguments) -> Result<ExitCode> {
             "\n`help` lists the commands that can be typed here; Ctrl-C or `end` removes everything"
         )?;
     }
+    let mut recorder = recorder(args, &cluster)?;
+    let _page = match (args.page, &recorder) {
+        (Some(address), Some(recorder)) => Some(serve_page(address, recorder)?),
+        _ => None,
+    };
     read_commands(&stop_flag, |line| console::execute(&mut cluster, line, args.json))?;
+    if let (Some(recorder), Some(path)) = (&mut recorder, &args.record) {
+        recorder.end();
+        crate::recorder::write(path, &recorder.recorder().read(0))?;
+        note!("recorded: nw open {}", path.display());
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Records the cluster if a page or a file is wanted.
+fn recorder(args: &Arguments, cluster: &Cluster) -> Result<Option<ClusterRecorder>> {
+    if args.page.is_none() && args.record.is_none() {
+        return Ok(None);
+    }
+    let Some(balancer) = cluster.balancers().first() else {
+        bail!("a cluster without a balancer has nothing to record: leave out --page and --record")
+    };
+    ClusterRecorder::start(balancer.control().to_owned(), "nw lab cluster").map(Some)
+}
+
+fn serve_page(address: SocketAddr, recorder: &ClusterRecorder) -> Result<Server> {
+    if !address.ip().is_loopback() {
+        bail!("--page {address}: give an address of this machine, such as {PAGE_ADDRESS}");
+    }
+    let page = Page { listen: vec![address], ..Page::default() };
+    let (server, access) = nw_rest_api::serve_recording(recorder.recorder(), &page)?;
+    note!("the cluster in a browser: {}", crate::recorder::ticket(&access)?.url);
+    Ok(server)
 }
 
 /// Passes lines of standard input to `execute` until it returns false or a signal arrives.

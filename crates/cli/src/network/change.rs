@@ -11,7 +11,7 @@ use anyhow::Result;
 use clap::Args;
 use nw_api::network::{
     NetworkChange, NetworkGraph, NetworkPlan, NetworkState, NetworkStatus, ScaleChange,
-    ServiceScale, UndoRequest,
+    ServiceScale, UndoRequest, Veto,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -125,4 +125,17 @@ pub fn scale(address: &ControlAddress, service: &str, count: Count, is_json: boo
 /// Sends a command without a body.
 pub fn post(address: &ControlAddress, path: &str) -> Result<()> {
     http::request(address, Method::Post, path, None).map(drop)
+}
+
+/// Removes the countermeasures for an element.
+pub fn remove_countermeasures(address: &ControlAddress, element: &str) -> Result<()> {
+    let path = format!("/v1/countermeasures/{}", http::escape(element));
+    http::request(address, Method::Delete, &path, None).map(drop)
+}
+
+/// Forbids or allows countermeasures at an element.
+pub fn veto(address: &ControlAddress, element: &str, forbidden: bool) -> Result<()> {
+    let path = format!("/v1/countermeasures/{}/veto", http::escape(element));
+    let veto = serde_json::to_value(Veto { forbidden })?;
+    http::request(address, Method::Put, &path, Some(&veto)).map(drop)
 }

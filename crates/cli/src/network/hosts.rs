@@ -6,10 +6,12 @@ use crate::output::{json_line, stdout};
 use crate::signals::StopFlag;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use nw_agent::{AgentOptions, Hub, HubOptions, add_host, enrol, forget_host, list_hosts, run};
+use nw_agent::{
+    AgentOptions, Hub, HubOptions, add_host, enrol, forget_host, is_enrolled, list_hosts, run,
+};
 use nw_graph_language::network::EngineKind;
-use nw_manager::RemoteHosts;
 use nw_manager::engine::{DockerEngine, Engine, HostAgent, ProcessEngine};
+use nw_manager::{AUTHORITY_FOLDER, RemoteHosts};
 use std::env;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -17,10 +19,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Folder of a network with its authority and its list of hosts.
-const AGENTS_FOLDER: &str = "agents";
 /// Image of containers unless another one is given.
-const IMAGE: &str = concat!("namewire:", env!("CARGO_PKG_VERSION"));
+pub const IMAGE: &str = concat!("namewire:", env!("CARGO_PKG_VERSION"));
 
 /// How services of a network run, and where.
 #[derive(Debug, Args)]
@@ -42,6 +42,9 @@ pub enum EngineChoice {
     Process,
     /// Containers of the Docker engine of this machine
     Docker,
+    /// Pods of the cluster that KUBECONFIG names, by its operator
+    #[cfg(feature = "kubernetes")]
+    Kubernetes,
 }
 
 impl HostOptions {
@@ -60,13 +63,15 @@ impl HostOptions {
             EngineChoice::Docker => {
                 vec![(EngineKind::Docker, docker.clone()), (EngineKind::Process, docker)]
             }
+            #[cfg(feature = "kubernetes")]
+            EngineChoice::Kubernetes => bail!("pods are started by the cluster's operator"),
         })
     }
 
     /// Listens for agents if that is wanted. `directory`: folder of the network.
     pub fn listen(&self, directory: &Path) -> Result<Option<RemoteHosts>> {
         let Some(listen) = self.agents else { return Ok(None) };
-        let hub = Hub::start(HubOptions::new(directory.join(AGENTS_FOLDER), listen))?;
+        let hub = Hub::start(HubOptions::new(directory.join(AUTHORITY_FOLDER), listen))?;
         note!("agents connect to {}", hub.address());
         Ok(Some(RemoteHosts::new(Arc::new(hub))))
     }
@@ -76,6 +81,8 @@ impl HostOptions {
         let engine = match self.engine {
             EngineChoice::Process => "process",
             EngineChoice::Docker => "docker",
+            #[cfg(feature = "kubernetes")]
+            EngineChoice::Kubernetes => "kubernetes",
         };
         let fixed = ["--engine", engine, "--image", &self.image].map(str::to_owned);
         let agents =
@@ -92,6 +99,9 @@ pub struct Agent {
     /// Enrol with this token first; `-` reads it from standard input
     #[arg(long, value_name = "TOKEN", requires = "manager")]
     enrol: Option<String>,
+    /// Keep the certificate of an earlier enrolment, if there is one
+    #[arg(long, requires_all = ["enrol", "state"])]
+    enrol_once: bool,
     /// Address at which the other machines reach this one
     #[arg(long, value_name = "IP")]
     address: Option<String>,
@@ -109,11 +119,12 @@ pub fn agent(args: &Agent) -> Result<ExitCode> {
     let state_directory = match &args.state {
         Some(folder) => folder.clone(),
         None => {
-            let networks = Network { name: None, directory: None }.folder()?;
+            let networks = Network::default().folder()?;
             networks.parent().unwrap_or(&networks).join("agent")
         }
     };
-    if let (Some(token), Some(manager)) = (&args.enrol, &args.manager) {
+    let is_kept = args.enrol_once && is_enrolled(&state_directory);
+    if let (false, Some(token), Some(manager)) = (is_kept, &args.enrol, &args.manager) {
         let token = match token.as_str() {
             "-" => std::io::read_to_string(std::io::stdin()).context("can't read the token")?,
             token => token.to_owned(),
@@ -204,5 +215,5 @@ fn folder(network: &Network) -> Result<PathBuf> {
         }
     };
     check_name(&name)?;
-    Ok(networks.join(name).join(AGENTS_FOLDER))
+    Ok(networks.join(name).join(AUTHORITY_FOLDER))
 }

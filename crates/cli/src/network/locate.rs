@@ -3,8 +3,8 @@
 use super::Network;
 use crate::exit::{Failure, Status};
 use crate::observe::http::ControlAddress;
-use anyhow::{Result, bail};
-use nw_api::config::file::read_text;
+use anyhow::{Context, Result, bail};
+use nw_api::config::file::{KEY_MAX, read_text};
 use nw_manage::Document;
 use nw_manager::{CONTROL_SOCKET, DOCUMENT_BYTES_MAX};
 use std::os::unix::net::UnixStream;
@@ -34,6 +34,13 @@ impl Network {
 
     /// Returns the control socket of the selected network, or of the only one that is managed.
     pub fn address(&self) -> Result<ControlAddress> {
+        if let Some(manager) = &self.manager {
+            let authority = manager.strip_prefix("https://").unwrap_or(manager);
+            let file = self.token_file.as_deref().context("give --token-file with --manager")?;
+            let token = read_text(file, KEY_MAX)?.trim().to_owned();
+            let authority = authority.trim_end_matches('/').to_owned();
+            return Ok(ControlAddress::Tls(authority, token));
+        }
         let folder = self.folder()?;
         if let Some(name) = &self.name {
             check_name(name)?;

@@ -1,13 +1,19 @@
 //! `nw network`: a network of services, as a document describes it. `up` runs the manager; the other
 //! verbs talk to it over its control socket.
 
+mod access;
 mod change;
+mod defence;
+mod edge;
 mod hosts;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
 mod locate;
 mod package;
 mod show;
 mod up;
 
+use crate::observe::http;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -54,6 +60,23 @@ pub enum NetworkCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Show packets as an instance receives and sends them, or write them for Wireshark
+    ///
+    /// With --element, packets as they leave an element inside of it. At most 5,000 packets a
+    /// second are captured; the others are counted as lost.
+    Tap {
+        #[command(flatten)]
+        network: Network,
+        /// Instance, as SERVICE~N or SERVICE~N@HOST
+        instance: String,
+        /// Only packets with names under this prefix
+        #[arg(long, short, value_name = "PREFIX")]
+        prefix: Option<nw_name::Name>,
+        #[command(flatten)]
+        inside: crate::observe::ElementOption,
+        #[command(flatten)]
+        options: crate::observe::TapOptions,
+    },
     /// Compare a file with the document in effect, or two versions
     Diff {
         #[command(flatten)]
@@ -71,7 +94,7 @@ pub enum NetworkCommand {
         /// Print the text of this version
         #[arg(long, value_name = "VERSION")]
         text: Option<u64>,
-        /// List changes that were requested, with author and result
+        /// As `nw network audit`
         #[arg(long, conflicts_with = "text")]
         audit: bool,
         /// Print JSON instead of text
@@ -98,8 +121,43 @@ pub enum NetworkCommand {
         #[arg(long)]
         json: bool,
     },
-    /// List the routes of all name routers
-    Route {
+    /// List defences with their countermeasures; remove or forbid those for an element
+    ///
+    /// Without an option the defences are listed. What is removed or forbidden is taken out of the
+    /// network at once, in the order that loses nothing.
+    Defence {
+        #[command(flatten)]
+        network: Network,
+        /// Watched element; default: all
+        element: Option<String>,
+        /// Remove what is in effect; the defence learns anew, and answers the next attack
+        #[arg(long, requires = "element", conflicts_with_all = ["forbid", "allow", "json"])]
+        remove: bool,
+        /// Remove what is in effect, and put nothing in until --allow
+        #[arg(long, requires = "element", conflicts_with_all = ["allow", "json"])]
+        forbid: bool,
+        /// Allow countermeasures again
+        #[arg(long, requires = "element", conflicts_with = "json")]
+        allow: bool,
+        /// Print JSON instead of text
+        #[arg(long)]
+        json: bool,
+    },
+    /// List routes and who set them; add and remove routes that lead out of the network
+    Route(access::Routes),
+    /// List, add and remove what verifiers and registration ports trust: keys and rules
+    #[command(subcommand)]
+    Key(access::KeyCommand),
+    /// List, add and remove tokens by which users of other machines command the manager
+    #[command(subcommand)]
+    Token(access::TokenCommand),
+    /// Exchange routes with a router at the edge, and its routing daemon, until Ctrl-C
+    ///
+    /// Prefixes that are registered inside are announced outside; routes that a routing protocol
+    /// has found outside are used inside.
+    Edge(edge::Edge),
+    /// List who changed what, and what was refused; the newest first
+    Audit {
         #[command(flatten)]
         network: Network,
         /// Print JSON instead of text
@@ -157,12 +215,22 @@ pub enum NetworkCommand {
         #[arg(long, short, value_name = "FILE")]
         output: PathBuf,
     },
+    /// Run the networks of a Kubernetes cluster, until Ctrl-C
+    ///
+    /// Each resource Network gets a manager; its services run in pods. The pods go on when the
+    /// operator ends, and the next one finds them.
+    #[cfg(feature = "kubernetes")]
+    Operator(kubernetes::Operator),
+    /// Print what a Kubernetes cluster needs before an operator runs in it
+    #[cfg(feature = "kubernetes")]
+    #[command(subcommand)]
+    Kubernetes(kubernetes::KubernetesCommand),
     /// Print the OpenAPI document of the manager's control socket
     Openapi,
 }
 
 /// Options that select a network.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct Network {
     /// Name of the network; default: the only one that is managed
     #[arg(long, short, value_name = "NAME")]
@@ -171,6 +239,12 @@ pub struct Network {
     /// ~/.local/state/nw/networks for others
     #[arg(long, value_name = "FOLDER")]
     pub directory: Option<PathBuf>,
+    /// Manager on another machine, as given to `nw network up --tls` there
+    #[arg(long, value_name = "HOST:PORT", requires = "token_file", conflicts_with_all = ["name", "directory"])]
+    pub manager: Option<String>,
+    /// File with the token for that manager
+    #[arg(long, value_name = "FILE", requires = "manager")]
+    pub token_file: Option<PathBuf>,
 }
 
 /// Runs `nw network …`.
@@ -191,6 +265,12 @@ pub fn network(action: &NetworkCommand) -> Result<ExitCode> {
                 (None, _) => show::network(&address, *json)?,
             }
         }
+        C::Tap { network, instance, prefix, inside, options } => {
+            let path = format!("/v1/instances/{}/tap", http::escape(instance));
+            let (prefix, element) = (prefix.as_ref(), inside.element.as_ref());
+            let address = network.address()?;
+            return crate::observe::show_tap(&address, &path, prefix, element, options);
+        }
         C::Diff { network, file, version } => {
             return show::diff(&network.address()?, file.as_deref(), *version);
         }
@@ -206,7 +286,20 @@ pub fn network(action: &NetworkCommand) -> Result<ExitCode> {
         C::Scale { network, service, json, .. } => {
             show::scale(&network.address()?, service.as_deref(), *json)?;
         }
-        C::Route { network, json } => show::routes(&network.address()?, *json)?,
+        C::Defence { network, element: Some(element), remove: true, .. } => {
+            change::remove_countermeasures(&network.address()?, element)?;
+        }
+        C::Defence { network, element: Some(element), forbid, allow, .. } if *forbid || *allow => {
+            change::veto(&network.address()?, element, *forbid)?;
+        }
+        C::Defence { network, element, json, .. } => {
+            defence::list(&network.address()?, element.as_deref(), *json)?;
+        }
+        C::Route(action) => access::route(action)?,
+        C::Key(action) => access::key(action)?,
+        C::Token(action) => access::token(action)?,
+        C::Edge(args) => return edge::edge(args),
+        C::Audit { network, json } => show::audit(&network.address()?, *json)?,
         C::Events { network, past, json } => show::events(&network.address()?, *past, *json)?,
         C::Hold { network } => change::post(&network.address()?, "/v1/hold")?,
         C::Resume { network } => change::post(&network.address()?, "/v1/resume")?,
@@ -214,6 +307,10 @@ pub fn network(action: &NetworkCommand) -> Result<ExitCode> {
         C::Host(action) => hosts::host(action)?,
         C::Export { file, output, name } => package::export(file, name.as_deref(), output)?,
         C::Import { package, output } => package::import(package, output)?,
+        #[cfg(feature = "kubernetes")]
+        C::Operator(args) => return kubernetes::operator(args),
+        #[cfg(feature = "kubernetes")]
+        C::Kubernetes(action) => kubernetes::print(action)?,
         C::Openapi => outln!("{}", nw_manager::serve::document())?,
     }
     Ok(ExitCode::SUCCESS)

@@ -42,6 +42,10 @@ pub fn network(address: &ControlAddress, is_json: bool) -> Result<()> {
         output::row([&service.name, &running, &bounds, &reason])
     }));
     output::table(&rows)?;
+    let defences = super::defence::read(address)?;
+    if !defences.is_empty() {
+        super::defence::table(&defences)?;
+    }
     let titles: [&dyn Display; 8] =
         [&"instance", &"host", &"state", &"cpu", &"Interests/s", &"dropped/s", &"pending", &"pid"];
     let mut rows = vec![output::row(titles)];
@@ -289,9 +293,17 @@ pub fn routes(address: &ControlAddress, is_json: bool) -> Result<()> {
     if is_json {
         return routes.iter().try_for_each(output::json_line);
     }
-    let mut rows =
-        vec![output::row([&"prefix", &"instance", &"element", &"face", &"cost", &"set by"])];
+    let mut rows = vec![output::row([
+        &"prefix",
+        &"instance",
+        &"element",
+        &"face",
+        &"cost",
+        &"set by",
+        &"who",
+    ])];
     rows.extend(routes.iter().map(|route| {
+        let by = route.by.as_deref().unwrap_or("-");
         output::row([
             &route.prefix,
             &route.instance,
@@ -299,6 +311,7 @@ pub fn routes(address: &ControlAddress, is_json: bool) -> Result<()> {
             &route.face,
             &route.cost,
             &route.origin,
+            &by,
         ])
     }));
     output::table(&rows)

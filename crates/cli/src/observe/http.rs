@@ -6,6 +6,7 @@
 use crate::exit::{Failure, Status};
 use anyhow::{Context, Result, bail};
 use core::time::Duration;
+use nw_agent::UserStream;
 use nw_api::config::file::{KEY_MAX, read_text};
 use nw_api::rest::Problem;
 use serde::de::DeserializeOwned;
@@ -34,6 +35,8 @@ pub enum ControlAddress {
     Network(PathBuf),
     /// Host and port, and the token for authorization.
     Tcp(String, Option<String>),
+    /// Host and port of a network's manager that speaks TLS, and the token of a user.
+    Tls(String, String),
 }
 
 impl ControlAddress {
@@ -62,6 +65,7 @@ impl core::fmt::Display for ControlAddress {
             | ControlAddress::Balancer(path)
             | ControlAddress::Network(path) => path.display().fmt(f),
             ControlAddress::Tcp(authority, _) => write!(f, "http://{authority}"),
+            ControlAddress::Tls(authority, _) => write!(f, "https://{authority}"),
         }
     }
 }
@@ -84,6 +88,7 @@ pub struct Response {
 enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
+    Tls(Box<UserStream>),
 }
 
 impl Read for Stream {
@@ -91,25 +96,30 @@ impl Read for Stream {
         match self {
             Stream::Unix(stream) => stream.read(bytes),
             Stream::Tcp(stream) => stream.read(bytes),
+            Stream::Tls(stream) => stream.read(bytes),
         }
     }
 }
 
 impl Stream {
-    fn connect(address: &ControlAddress) -> std::io::Result<Self> {
-        match address {
+    fn connect(address: &ControlAddress) -> Result<Self> {
+        Ok(match address {
             ControlAddress::Unix(path)
             | ControlAddress::Service(path)
             | ControlAddress::Balancer(path)
-            | ControlAddress::Network(path) => UnixStream::connect(path).map(Stream::Unix),
-            ControlAddress::Tcp(authority, _) => TcpStream::connect(authority).map(Stream::Tcp),
-        }
+            | ControlAddress::Network(path) => Stream::Unix(UnixStream::connect(path)?),
+            ControlAddress::Tcp(authority, _) => Stream::Tcp(TcpStream::connect(authority)?),
+            ControlAddress::Tls(authority, token) => {
+                Stream::Tls(Box::new(UserStream::connect(authority, token)?))
+            }
+        })
     }
 
     fn set_timeout(&self, timeout: Option<Duration>) -> std::io::Result<()> {
         match self {
             Stream::Unix(stream) => stream.set_read_timeout(timeout),
             Stream::Tcp(stream) => stream.set_read_timeout(timeout),
+            Stream::Tls(stream) => stream.set_read_timeout(timeout),
         }
     }
 
@@ -117,6 +127,7 @@ impl Stream {
         match self {
             Stream::Unix(stream) => stream.write_all(bytes),
             Stream::Tcp(stream) => stream.write_all(bytes),
+            Stream::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
         }
     }
 }
@@ -162,6 +173,7 @@ pub fn request_with(
     let content = content.map(serde_json::Value::to_string).unwrap_or_default();
     let (host, token) = match address {
         ControlAddress::Tcp(authority, token) => (authority.as_str(), token.as_deref()),
+        ControlAddress::Tls(authority, token) => (authority.as_str(), Some(token.as_str())),
         _ => ("localhost", None),
     };
     let verb = match method {
@@ -196,7 +208,7 @@ pub fn request_with(
     let server = match address {
         ControlAddress::Service(_) => "service",
         ControlAddress::Balancer(_) => "balancer",
-        ControlAddress::Network(_) => "manager",
+        ControlAddress::Network(_) | ControlAddress::Tls(..) => "manager",
         ControlAddress::Unix(_) | ControlAddress::Tcp(..) => "router",
     };
     let status = if code == 404 { Status::NotFound } else { Status::Refused };
@@ -259,6 +271,11 @@ fn describe_unreachable(address: &ControlAddress) -> String {
             "can't reach a balancer at {} (is it running? `nw balancer run` logs its control \
              socket; give that with --control)",
             path.display()
+        );
+    }
+    if let ControlAddress::Tls(authority, _) = address {
+        return format!(
+            "can't reach the manager at {authority} (was it started with `nw network up --tls`?)"
         );
     }
     if let ControlAddress::Network(path) = address {

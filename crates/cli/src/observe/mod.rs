@@ -8,8 +8,8 @@ mod tap;
 mod top;
 mod trace;
 
-pub use open::{Open, open};
-pub use tap::{Tap, tap};
+pub use open::{Open, open, open_on_desktop};
+pub use tap::{ElementOption, Tap, TapOptions, show as show_tap, tap};
 pub use top::{Top, top};
 pub use trace::{Trace, trace};
 

@@ -1,22 +1,39 @@
-//! `nw open`: opens the page of a running program in a browser, or prints its URL.
+//! `nw open`: opens the page of a running program or of a recorded run in a browser, or prints its
+//! URL.
 
 use super::ControlArgs;
 use super::http::{ControlAddress, Method, request_json};
 use crate::network::Network;
 use crate::output::json_line;
-use anyhow::{Context, Result};
+use crate::signals::StopFlag;
+use anyhow::{Context, Result, bail};
 use clap::Args;
+use core::time::Duration;
+use nw_api::config::Page;
 use nw_api::rest::PageTicket;
+use nw_rest_api::Recorder;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 /// Control socket of a balancer, as its configuration has it by default.
 const BALANCER_SOCKET: &str = "/run/namewire/balancer.sock";
 
+/// Interval at which Ctrl-C is looked for.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Options of `nw open`.
 #[derive(Debug, Clone, Args)]
 pub struct Open {
+    /// Replay a recorded run: a file of `nw sim run --record` or `nw lab cluster --record`
+    ///
+    /// Its page is served until Ctrl-C.
+    #[arg(value_name = "RECORDING", conflicts_with_all = ["control", "network", "balancer"])]
+    pub recording: Option<PathBuf>,
+    /// Address of the page of a recorded run; port 0: any free port
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", requires = "recording")]
+    pub page: SocketAddr,
     #[command(flatten)]
     pub control: ControlArgs,
     /// Open the page of a network that `nw network up --page` runs
@@ -44,22 +61,52 @@ pub struct Open {
 
 /// Runs `nw open`.
 pub fn open(args: &Open) -> Result<ExitCode> {
+    if let Some(path) = &args.recording {
+        return replay(args, path);
+    }
     let address = address(args)?;
     let ticket: PageTicket = request_json(&address, Method::Post, "/v1/page/tickets", None)
         .context("can't open the page")?;
+    show(args, &ticket)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the URL of a ticket, and opens it on a desktop.
+fn show(args: &Open, ticket: &PageTicket) -> Result<()> {
     if args.json {
-        json_line(&ticket)?;
-        return Ok(ExitCode::SUCCESS);
+        json_line(ticket)?;
+        return Ok(());
     }
     outln!("{}", ticket.url)?;
-    let wants_browser = !args.print && std::io::stdout().is_terminal() && has_desktop();
-    if wants_browser && start_browser(&ticket.url) {
-        return Ok(ExitCode::SUCCESS);
+    if !args.print && open_on_desktop(&ticket.url) {
+        return Ok(());
     }
     if !args.print {
         note!("open this URL in a browser within {} s; it works once", ticket.expires_s);
     }
+    Ok(())
+}
+
+/// Serves the page of a recorded run until a signal arrives.
+fn replay(args: &Open, path: &Path) -> Result<ExitCode> {
+    if !args.page.ip().is_loopback() {
+        bail!("--page {}: give an address of this machine, such as 127.0.0.1:0", args.page);
+    }
+    let stop_flag = StopFlag::watch()?;
+    let recorder = Recorder::new(crate::recorder::read(path)?);
+    let page = Page { listen: vec![args.page], ..Page::default() };
+    let (_server, access) = nw_rest_api::serve_recording(recorder, &page)?;
+    show(args, &crate::recorder::ticket(&access)?)?;
+    while !stop_flag.is_set() {
+        std::thread::sleep(POLL_INTERVAL);
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens a URL in the browser of the desktop, if there is one and a person looks at the output.
+/// Returns whether it did.
+pub fn open_on_desktop(url: &str) -> bool {
+    std::io::stdout().is_terminal() && has_desktop() && start_browser(url)
 }
 
 fn address(args: &Open) -> Result<ControlAddress> {
@@ -67,9 +114,12 @@ fn address(args: &Open) -> Result<ControlAddress> {
         return Ok(ControlAddress::Balancer(path.clone()));
     }
     match &args.network {
-        Some(name) => {
-            Network { name: Some(name.clone()), directory: args.directory.clone() }.address()
+        Some(name) => Network {
+            name: Some(name.clone()),
+            directory: args.directory.clone(),
+            ..Network::default()
         }
+        .address(),
         None => args.control.address(),
     }
 }

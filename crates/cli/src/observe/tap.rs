@@ -1,7 +1,7 @@
 //! `nw tap`: live packets, one line each, or as a pcapng file for Wireshark.
 
 use super::ControlArgs;
-use super::http::{Method, Response, escape, request, request_json};
+use super::http::{ControlAddress, Method, Response, escape, request, request_json};
 use crate::output::stdout;
 use crate::output::{count, json_line};
 use crate::signals::StopFlag;
@@ -24,12 +24,19 @@ const SLICE: Duration = Duration::from_millis(100);
 pub struct Tap {
     #[command(flatten)]
     pub control: ControlArgs,
-    /// Only packets received or sent on this face
-    #[arg(long, short, value_name = "ID")]
-    pub face: Option<u64>,
     /// Only packets with names under this prefix
     #[arg(long, short, value_name = "PREFIX")]
     pub name: Option<nw_name::Name>,
+    #[command(flatten)]
+    pub options: TapOptions,
+}
+
+/// What is captured, and how it is shown.
+#[derive(Debug, Args)]
+pub struct TapOptions {
+    /// Only packets received or sent on this face
+    #[arg(long, short, value_name = "ID")]
+    pub face: Option<u64>,
     /// Only packets of these kinds, separated by commas
     #[arg(long, short, value_enum, value_delimiter = ',')]
     pub kind: Vec<Kind>,
@@ -48,6 +55,38 @@ pub struct Tap {
     /// Print one JSON object per packet
     #[arg(long)]
     pub json: bool,
+}
+
+/// An element of a graph, or one of its output ports: `ELEMENT` or `ELEMENT.PORT`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ElementPort {
+    element: String,
+    port: Option<String>,
+}
+
+impl core::str::FromStr for ElementPort {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (element, port) = match text.split_once('.') {
+            Some((element, port)) => (element, Some(port)),
+            None => (text, None),
+        };
+        if element.is_empty() || port.is_some_and(str::is_empty) {
+            return Err("write ELEMENT or ELEMENT.PORT");
+        }
+        Ok(ElementPort { element: element.to_owned(), port: port.map(str::to_owned) })
+    }
+}
+
+/// Options that select an element inside of a service.
+#[derive(Debug, Args)]
+pub struct ElementOption {
+    /// Packets that leave this element of the graph, or only by this output port: ELEMENT[.PORT]
+    ///
+    /// Instead of the packets at faces. Each line has the port by which the packet left.
+    #[arg(long, short, value_name = "ELEMENT", conflicts_with_all = ["face", "direction"])]
+    pub element: Option<ElementPort>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -81,7 +120,7 @@ struct Line {
     #[serde(flatten)]
     details: Details,
     bytes: usize,
-    /// Packets lost before this one because this program reads too slowly.
+    /// Packets lost before this one: more than are captured, or than this program reads.
     lost: u64,
 }
 
@@ -112,14 +151,27 @@ impl Details {
 
 /// Runs `nw tap`.
 pub fn tap(args: &Tap) -> Result<ExitCode> {
-    let stop_flag = StopFlag::watch()?;
     let address = args.control.address()?;
-    if let Some(face) = args.face {
+    if let Some(face) = args.options.face {
         // Fails for a face that does not exist, whose packets would never arrive.
         let _: FaceStatus =
             request_json(&address, Method::Get, &format!("/v1/faces/{face}"), None)?;
     }
-    let response = request(&address, Method::Get, &query(args), None)?;
+    show(&address, "/v1/tap", args.name.as_ref(), None, &args.options)
+}
+
+/// Shows or writes the capture of a program that serves one under `path`: packets with names under
+/// `prefix`.
+pub fn show(
+    address: &ControlAddress,
+    path: &str,
+    prefix: Option<&nw_name::Name>,
+    element: Option<&ElementPort>,
+    args: &TapOptions,
+) -> Result<ExitCode> {
+    let stop_flag = StopFlag::watch()?;
+    let path = format!("{path}?{}", query(prefix, element, args));
+    let response = request(address, Method::Get, &path, None)?;
     response.set_timeout(SLICE)?;
     let mut blocks = Blocks { response, bytes: Vec::new(), start: 0 };
     let (packets, lost) = match &args.write {
@@ -128,7 +180,7 @@ pub fn tap(args: &Tap) -> Result<ExitCode> {
     };
     if args.write.is_some() || lost > 0 {
         let lost_note = if lost > 0 {
-            format!(", {lost} lost because this program read too slowly")
+            format!(", {lost} lost: more than were captured, or than this program read")
         } else {
             String::new()
         };
@@ -137,10 +189,18 @@ pub fn tap(args: &Tap) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn query(args: &Tap) -> String {
+fn query(
+    prefix: Option<&nw_name::Name>,
+    element: Option<&ElementPort>,
+    args: &TapOptions,
+) -> String {
     let mut parts = Vec::new();
+    if let Some(ElementPort { element, port }) = element {
+        parts.push(format!("element={}", escape(element)));
+        parts.extend(port.as_ref().map(|port| format!("port={}", escape(port))));
+    }
     parts.extend(args.face.map(|face| format!("face={face}")));
-    parts.extend(args.name.as_ref().map(|name| format!("name={}", escape(&name.to_string()))));
+    parts.extend(prefix.map(|name| format!("name={}", escape(&name.to_string()))));
     if !args.kind.is_empty() {
         let kinds: Vec<_> = args.kind.iter().map(value_name).collect();
         parts.push(format!("kind={}", kinds.join(",")));
@@ -149,7 +209,7 @@ fn query(args: &Tap) -> String {
         args.direction.as_ref().map(|direction| format!("direction={}", value_name(direction))),
     );
     parts.extend(args.count.map(|count| format!("count={count}")));
-    format!("/v1/tap?{}", parts.join("&"))
+    parts.join("&")
 }
 
 /// Returns the name of a value on the command line, as in queries.
@@ -180,7 +240,7 @@ impl Blocks {
             match self.response.read(&mut buffer) {
                 _ if stop_flag.is_set() => return Ok(None),
                 Ok(0) if self.bytes.is_empty() => return Ok(None),
-                Ok(0) => bail!("the capture was interrupted: the router has ended"),
+                Ok(0) => bail!("the capture was interrupted: the program has ended"),
                 Ok(len) => self.bytes.extend_from_slice(&buffer[..len]),
                 Err(error)
                     if matches!(
@@ -203,9 +263,13 @@ fn copy(blocks: &mut Blocks, path: &PathBuf, stop_flag: &StopFlag) -> Result<(u6
     };
     let (mut packets, mut lost) = (0, 0);
     while let Some(block) = blocks.next(stop_flag)? {
-        if let Block::Packet(packet) = pcapng::read(block)? {
-            packets += 1;
-            lost += packet.lost;
+        match pcapng::read(block)? {
+            Block::Packet(packet) => {
+                packets += 1;
+                lost += packet.lost;
+            }
+            Block::Lost(total) => lost = lost.max(total),
+            Block::Section | Block::Interface(..) | Block::Other => {}
         }
         out.write_all(block).with_context(|| format!("can't write {}", path.display()))?;
         out.flush()?;
@@ -229,6 +293,13 @@ fn print(blocks: &mut Blocks, json: bool, stop_flag: &StopFlag) -> Result<(u64, 
                 let line = describe(&packet, interface, uri);
                 if json { json_line(&line)? } else { print_line(&line)? }
             }
+            Block::Lost(total) => {
+                let more = total.saturating_sub(lost);
+                lost += more;
+                if !json && more > 0 {
+                    outln!("… {} lost here", count(more, "packet"))?;
+                }
+            }
             Block::Section | Block::Other => {}
         }
     }
@@ -237,7 +308,7 @@ fn print(blocks: &mut Blocks, json: bool, stop_flag: &StopFlag) -> Result<(u64, 
 
 fn print_line(line: &Line) -> Result<()> {
     if line.lost > 0 {
-        outln!("… {} packets lost here", line.lost)?;
+        outln!("… {} lost here", count(line.lost, "packet"))?;
     }
     let (s, us) = (line.at_ns / 1_000_000_000 % 86_400, line.at_ns / 1000 % 1_000_000);
     outln!(

@@ -1,7 +1,13 @@
 //! `nw pub`, `nw sub` and `nw pubsub …`.
 
 mod args;
+mod border;
+mod events;
+mod gateway;
+mod group;
 mod publish;
+mod questions;
+mod scope;
 mod show;
 mod subscribe;
 
@@ -24,6 +30,19 @@ pub fn pubsub(command: &PubSubCommand) -> Result<ExitCode> {
             show::top(&node.options()?, *interval, *count)
         }
         PubSubCommand::Trace { node, name, json } => show::trace(&node.options()?, name, *json),
+        PubSubCommand::Gateway(args) => gateway::serve(args),
+        PubSubCommand::Group(args) => group::connect(args),
+        PubSubCommand::Border(args) => border::connect(args),
+        PubSubCommand::Events { node, patterns, count, timeout, json } => {
+            events::show(&node.options()?, patterns, *count, *timeout, *json)
+        }
+        PubSubCommand::Scope { node, name, strategy, under, timeout } => {
+            scope::publish(&node.options()?, name, *strategy, under, *timeout)
+        }
+        PubSubCommand::Ask { node, name, payload, timeout } => {
+            questions::ask(&node.options()?, name, payload, *timeout)
+        }
+        PubSubCommand::Answer(args) => questions::answer(args),
         PubSubCommand::Tap { node, patterns, count } => {
             subscribe::tap(&node.options()?, patterns, *count)
         }
@@ -33,6 +52,7 @@ pub fn pubsub(command: &PubSubCommand) -> Result<ExitCode> {
 impl NodeArgs {
     /// Returns how to connect to the node.
     fn options(&self) -> Result<PubSubOptions> {
+        crate::logs::show_warnings();
         let path = match &self.pubsub_socket {
             Some(path) => path.clone(),
             None => match crate::connect::uri(&self.router)? {

@@ -4,9 +4,12 @@ use super::args::Pub;
 use crate::exit::{Failure, Status};
 use crate::output::{count, json_line};
 use crate::signals::StopFlag;
-use anyhow::{Context, Result};
+use crate::signing;
+use anyhow::{Context, Result, anyhow};
 use core::time::Duration;
-use nw_app::pubsub::{ItemNumber, PubSubOptions, Publisher, WhenFull};
+use nw_api::pubsub::{ImplicitRoute, ItemName, ItemOptions, PublisherChoice, Strategy};
+use nw_app::pubsub::{ItemNumber, PubSubOptions, Publisher, Scope, WhenFull};
+use nw_trust::Key;
 use serde::Serialize;
 use std::io::{BufRead, Read};
 use std::path::Path;
@@ -23,6 +26,9 @@ struct Summary<'a> {
     name: &'a str,
     published: u64,
     subscribers: u32,
+    dropped: u64,
+    /// Waiting readers that were woken, each by a system call.
+    wakeups: u64,
     all_read: bool,
 }
 
@@ -33,6 +39,11 @@ struct Session<'a> {
     published: u64,
     stop: &'a StopFlag,
     interval: Duration,
+    key: Option<&'a Key>,
+    /// Publications of a signature.
+    batch: usize,
+    /// Publications that wait for it.
+    waiting: Vec<Vec<u8>>,
 }
 
 /// Runs `nw pub`.
@@ -44,11 +55,28 @@ pub fn publish(args: &Pub) -> Result<ExitCode> {
         ..args.node.options()?
     };
     let patience = Duration::from_millis(args.patience);
-    let when_full = if args.overwrite { WhenFull::Overwrite } else { WhenFull::Wait(patience) };
+    let when_full = match (args.overwrite, args.drop_newest) {
+        (true, _) => WhenFull::Overwrite,
+        (_, true) => WhenFull::DropNewest,
+        _ => WhenFull::Wait(patience),
+    };
     let mut publisher = Publisher::connect(&options, when_full)?;
-    let item = publisher.announce(&args.name, !args.no_last)?;
-    let interval = Duration::from_millis(args.interval);
-    let mut session = Session { publisher, item, published: 0, stop: &stop, interval };
+    let signer = signing::signer(&args.signing)?;
+    anyhow::ensure!(
+        args.batch == 1 || signer.key().is_some(),
+        "--batch is for signatures: give a key with --key or --hmac"
+    );
+    let (name, item) = announce(&mut publisher, args)?;
+    let mut session = Session {
+        publisher,
+        item,
+        published: 0,
+        stop: &stop,
+        interval: Duration::from_millis(args.interval),
+        key: signer.key(),
+        batch: usize::from(args.batch),
+        waiting: Vec::new(),
+    };
     session.wait_for_subscribers(args.wait, Duration::from_millis(args.timeout))?;
     match &args.file {
         Some(path) => {
@@ -58,20 +86,53 @@ pub fn publish(args: &Pub) -> Result<ExitCode> {
         None if !args.values.is_empty() => session.publish_all(&args.values, args.repeat)?,
         None => session.publish_lines()?,
     }
+    session.sign_waiting()?;
     let all_read = session.publisher.drain(patience)?;
     let subscribers = session.publisher.subscribers(item)?;
-    let (name, published) = (args.name.as_str(), session.published);
+    let (name, published) = (name.as_str(), session.published);
+    let dropped = session.publisher.dropped();
     if args.json {
-        json_line(&Summary { name, published, subscribers, all_read })?;
+        let wakeups = session.publisher.wakeups();
+        json_line(&Summary { name, published, subscribers, dropped, wakeups, all_read })?;
     } else if !args.quiet {
         let unread = if all_read { "" } else { "; some have not read everything yet" };
+        let of_these =
+            if dropped > 0 { format!(", of which {dropped} dropped") } else { String::new() };
         note!(
-            "{} under {name}, {}{unread}",
+            "{} under {name}{of_these}, {}{unread}",
             count(published, "publication"),
             count(u64::from(subscribers), "subscriber")
         );
     }
     Ok(if stop.is_set() { Status::Interrupted.into() } else { ExitCode::SUCCESS })
+}
+
+/// Announces the item with its parents and its route.
+fn announce(publisher: &mut Publisher, args: &Pub) -> Result<(ItemName, ItemNumber)> {
+    let route = match (&args.like, args.path) {
+        (Some(name), _) => Some(ImplicitRoute::Like(name.clone())),
+        (_, path) => path.map(ImplicitRoute::Path),
+    };
+    let strategy = args.strategy.or(route.as_ref().map(|_| Strategy::Implicit));
+    let choice = args.choice.or(args.strength.map(|_| PublisherChoice::Strongest));
+    anyhow::ensure!(
+        args.strength.is_none() || choice == Some(PublisherChoice::Strongest),
+        "--strength is for --choice strongest"
+    );
+    let strength = args.strength.unwrap_or(0);
+    let options = ItemOptions { keeps_last: !args.no_last, strategy, choice, strength };
+    let name = match args.derived {
+        Some(number) => args.name.derived(number).map_err(|fault| anyhow!("--derived: {fault}"))?,
+        None => args.name.clone(),
+    };
+    let item = publisher.announce_with(&name, options)?;
+    for parent in &args.under {
+        publisher.add_parent(&name, &Scope::from(parent.clone()))?;
+    }
+    if let Some(route) = route {
+        publisher.set_route(item, route)?;
+    }
+    Ok((name, item))
 }
 
 fn read_all(path: &Path) -> Result<Vec<u8>> {
@@ -119,8 +180,24 @@ impl Session<'_> {
         if self.published > 0 && !self.interval.is_zero() {
             std::thread::sleep(self.interval);
         }
-        self.publisher.publish(self.item, value)?;
         self.published += 1;
+        if self.key.is_none() {
+            self.publisher.publish(self.item, value)?;
+            return Ok(());
+        }
+        self.waiting.push(value.to_vec());
+        if self.waiting.len() < self.batch { Ok(()) } else { self.sign_waiting() }
+    }
+
+    /// Signs and publishes what waits for a signature.
+    fn sign_waiting(&mut self) -> Result<()> {
+        let waiting = core::mem::take(&mut self.waiting);
+        if let Some(key) = self.key
+            && !waiting.is_empty()
+        {
+            let payloads: Vec<&[u8]> = waiting.iter().map(Vec::as_slice).collect();
+            self.publisher.publish_signed(self.item, &payloads, key)?;
+        }
         Ok(())
     }
 

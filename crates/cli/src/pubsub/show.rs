@@ -6,7 +6,7 @@ use crate::signals::StopFlag;
 use anyhow::{Context, Result};
 use core::time::Duration;
 use nw_api::pubsub::ItemName;
-use nw_api::pubsub::status::{Delivery, NameTrace, PubSubStatus};
+use nw_api::pubsub::status::{Delivery, ItemStatus, NameTrace, PubSubStatus};
 use nw_app::pubsub::{PubSubOptions, query};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -32,7 +32,10 @@ pub fn status(options: &PubSubOptions, json: bool) -> Result<ExitCode> {
         row([&"items", &(status.items.len() as u64 + status.items_omitted)]),
         row([
             &"last values kept",
-            &format!("{} ({} bytes)", status.last_values, status.last_values_bytes),
+            &format!(
+                "{} ({} bytes), {} dropped",
+                status.last_values, status.last_values_bytes, status.last_values_dropped
+            ),
         ]),
         row([&"requests refused", &status.refusals]),
         row([&"faulty applications", &status.faults]),
@@ -55,13 +58,17 @@ pub fn status(options: &PubSubOptions, json: bool) -> Result<ExitCode> {
         ]));
         rows.push(row([
             &"from other nodes",
-            &format!("{} delivered, {} lost", domain.delivered, domain.lost),
+            &format!(
+                "{} delivered, {} lost, {} repaired",
+                domain.delivered, domain.lost, domain.repaired
+            ),
         ]));
     }
     table(&rows)?;
     applications(&status)?;
     items(&status)?;
     nodes(&status)?;
+    ethernet_links(&status)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -98,6 +105,29 @@ fn shortened(patterns: &[String]) -> String {
     }
 }
 
+/// Returns the choice of an item's publishers as text, with the strength of this one and whether it
+/// stands by. Empty without a choice.
+fn choice(item: &ItemStatus) -> String {
+    let strength = match item.choice.as_str() {
+        "strongest" => format!(" {}", item.strength),
+        _ => String::new(),
+    };
+    format!("{}{strength}{}", item.choice, if item.standby { ", standby" } else { "" })
+}
+
+fn with_choice(text: String, item: &ItemStatus) -> String {
+    if item.choice.is_empty() { text } else { format!("{text}, {}", choice(item)) }
+}
+
+/// Adds a column with the choices of items, if any has one.
+fn add_choices(rows: &mut [Vec<String>], items: &[ItemStatus]) {
+    if items.iter().all(|item| item.choice.is_empty()) {
+        return;
+    }
+    let column = core::iter::once("serves".to_owned()).chain(items.iter().map(choice));
+    rows.iter_mut().zip(column).for_each(|(row, text)| row.push(text));
+}
+
 fn items(status: &PubSubStatus) -> Result<()> {
     let mut rows = vec![row([&"item", &"publisher", &"published", &"subscribers", &"nodes"])];
     for item in &status.items {
@@ -107,6 +137,7 @@ fn items(status: &PubSubStatus) -> Result<()> {
         };
         rows.push(row([&item.name, &publisher, &item.published, &item.subscribers, &item.nodes]));
     }
+    add_choices(&mut rows, &status.items);
     outln!()?;
     fitting_table(&rows, &[])?;
     if status.items_omitted > 0 {
@@ -127,12 +158,48 @@ fn nodes(status: &PubSubStatus) -> Result<()> {
     fitting_table(&rows, &[])
 }
 
+fn ethernet_links(status: &PubSubStatus) -> Result<()> {
+    if status.ethernet.is_empty() {
+        return Ok(());
+    }
+    let header = ["ethernet", "sockets", "queues", "received", "sent", "lost"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for link in &status.ethernet {
+        rows.push(match &link.af_xdp {
+            Some(xdp) => {
+                let sockets = format!("AF_XDP ({}, {})", xdp.mode, xdp.memory);
+                row([&link.interface, &sockets, &xdp.queues, &xdp.received, &xdp.sent, &xdp.lost])
+            }
+            None => row([&link.interface, &"packet", &"", &"", &"", &""]),
+        });
+    }
+    outln!()?;
+    fitting_table(&rows, &[])
+}
+
 /// A scope or item of the tree.
 #[derive(Default)]
 struct Vertex {
     children: BTreeMap<String, Vertex>,
-    /// What is known of the item, if it is one.
+    /// What is known of the item, if it is one; strategy of a published scope.
     label: Option<String>,
+    /// Scopes and items that are under this scope, too, with their first names.
+    further: Vec<String>,
+}
+
+impl Vertex {
+    /// Returns the vertex at a path below this one, which is made if needed.
+    fn at(&mut self, path: &str) -> &mut Vertex {
+        let components = path.split('/').skip(1);
+        components.fold(self, |vertex, component| {
+            vertex.children.entry(component.to_owned()).or_default()
+        })
+    }
+
+    fn add_label(&mut self, label: String) {
+        let known = self.label.take();
+        self.label = Some(known.map_or(label.clone(), |known| format!("{known}; {label}")));
+    }
 }
 
 /// Shows scopes and items as a tree.
@@ -140,10 +207,6 @@ pub fn graph(options: &PubSubOptions, dot: bool) -> Result<ExitCode> {
     let (_, status) = read(options)?;
     let mut root = Vertex::default();
     for item in &status.items {
-        let mut vertex = &mut root;
-        for component in item.name.split('/').skip(1) {
-            vertex = vertex.children.entry(component.to_owned()).or_default();
-        }
         let publisher = match item.node.as_str() {
             "" => format!("application {}", item.session),
             node => format!("node {node}"),
@@ -153,8 +216,17 @@ pub fn graph(options: &PubSubOptions, dot: bool) -> Result<ExitCode> {
             item.published,
             count(item.subscribers + item.nodes, "subscriber")
         );
-        let known = vertex.label.take();
-        vertex.label = Some(known.map_or(label.clone(), |known| format!("{known}; {label}")));
+        let label = with_choice(label, item);
+        root.at(&item.name).add_label(label);
+    }
+    for scope in &status.scopes {
+        let vertex = root.at(&scope.name);
+        if !scope.strategy.is_empty() {
+            vertex.add_label(format!("strategy {}", scope.strategy));
+        }
+        for parent in &scope.parents {
+            root.at(parent).further.push(scope.name.clone());
+        }
     }
     if dot {
         outln!("digraph pubsub {{\n  rankdir=LR;\n  \"/\";")?;
@@ -168,12 +240,17 @@ pub fn graph(options: &PubSubOptions, dot: bool) -> Result<ExitCode> {
 }
 
 fn write_tree(vertex: &Vertex, indent: &str) -> Result<()> {
-    let last = vertex.children.len().saturating_sub(1);
+    let last = (vertex.children.len() + vertex.further.len()).saturating_sub(1);
     for (at, (name, child)) in vertex.children.iter().enumerate() {
         let (branch, below) = if at == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
         let label = child.label.as_ref().map_or(String::new(), |label| format!(": {label}"));
         outln!("{indent}{branch}{name}{label}")?;
         write_tree(child, &format!("{indent}{below}"))?;
+    }
+    for (at, first) in vertex.further.iter().enumerate() {
+        let branch = if vertex.children.len() + at == last { "└─ " } else { "├─ " };
+        let label = first.rsplit('/').next().unwrap_or_default();
+        outln!("{indent}{branch}{label} = {first}")?;
     }
     Ok(())
 }
@@ -187,6 +264,9 @@ fn write_dot(vertex: &Vertex, path: &str) -> Result<()> {
         outln!("  {own:?} [shape={shape}, label={name:?}, tooltip={label:?}];")?;
         outln!("  {parent:?} -> {own:?};")?;
         write_dot(child, &own)?;
+    }
+    for first in &vertex.further {
+        outln!("  {path:?} -> {first:?} [style=dashed];")?;
     }
     Ok(())
 }
@@ -229,6 +309,7 @@ fn rates(before: &PubSubStatus, now: &PubSubStatus, interval_ms: u64) -> Result<
         let rate = per_s(item.published, known.get(&key).copied().unwrap_or(0));
         rows.push(row([&item.name, &rate, &item.subscribers, &item.nodes]));
     }
+    add_choices(&mut rows, &now.items);
     fitting_table(&rows, &[])?;
     let known: BTreeMap<_, _> =
         before.applications.iter().map(|app| (app.session, (app.delivered, app.lost))).collect();
@@ -264,7 +345,8 @@ pub fn trace(options: &PubSubOptions, name: &ItemName, json: bool) -> Result<Exi
             "" => format!("application {}", publisher.item.session),
             node => format!("node {node}"),
         };
-        outln!("published by {origin}: {} so far", publisher.item.published)?;
+        let published = format!("published by {origin}: {} so far", publisher.item.published);
+        outln!("{}", with_choice(published, &publisher.item))?;
         for subscriber in &publisher.subscribers {
             let by = match subscriber.delivery {
                 Delivery::Ring => "reads the publisher's ring",
@@ -274,6 +356,22 @@ pub fn trace(options: &PubSubOptions, name: &ItemName, json: bool) -> Result<Exi
         }
         for link in &publisher.links {
             outln!("  by link {}", link.replace(' ', " → "))?;
+        }
+        for stages in &publisher.stages {
+            let links: Vec<String> = stages.links.iter().map(ToString::to_string).collect();
+            let other_links = match stages.other_links {
+                0 => String::new(),
+                links => format!("; matches {} more", count(links, "link")),
+            };
+            outln!(
+                "  in {} stages ({} bytes): {} links by distance{other_links}",
+                stages.links.len() + 1,
+                stages.bytes,
+                links.join(", ")
+            )?;
+        }
+        for path in &publisher.paths {
+            outln!("  forwarding identifier {path}")?;
         }
     }
     for session in &trace.refused {

@@ -4,10 +4,12 @@ use super::args::Sub;
 use crate::exit::{Failure, Status};
 use crate::output::{self, count, json_line, printable_line};
 use crate::signals::StopFlag;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use core::time::Duration;
-use nw_api::pubsub::ScopePattern;
-use nw_app::pubsub::{PubSubOptions, Received, Subscriber};
+use nw_api::pubsub::{ItemName, ScopePattern};
+use nw_app::pubsub::{PubSubOptions, PublicationKeys, Received, Subscriber, payload_of};
+use nw_trust::VerifyKey;
+use nw_trust::publication::read_public_key;
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -46,6 +48,7 @@ struct Line<'a> {
 struct Summary {
     received: u64,
     lost: u64,
+    refused: u64,
 }
 
 /// Runs `nw sub`.
@@ -62,19 +65,40 @@ pub fn subscribe(args: &Sub) -> Result<ExitCode> {
         None if args.raw => Show::Raw,
         None => Show::Line,
     };
+    let patterns = patterns(args)?;
     if !args.quiet && !args.json {
-        let patterns: Vec<&str> = args.patterns.iter().map(ScopePattern::as_str).collect();
+        let patterns: Vec<&str> = patterns.iter().map(ScopePattern::as_str).collect();
         note!("subscribing to {}; Ctrl-C ends it", patterns.join(" "));
     }
     let timeout = args.timeout.map(Duration::from_millis);
     let limits = Limits { count: args.count, timeout };
-    let (summary, status) = run(&options, &args.patterns, !args.no_last, &show, &limits)?;
+    let history = if args.no_last { 0 } else { args.history };
+    let wanted = Wanted { patterns: &patterns, history, is_here: args.here };
+    let mut keys = keys(&args.signed_by)?;
+    let (summary, status) = run(&options, &wanted, keys.as_mut(), &show, &limits)?;
     if args.json {
         json_line(&summary)?;
     } else {
-        note!("{}, {} lost", count(summary.received, "publication"), summary.lost);
+        let refused = match summary.refused {
+            0 => String::new(),
+            refused => format!(", {refused} refused"),
+        };
+        note!("{}, {} lost{refused}", count(summary.received, "publication"), summary.lost);
     }
     Ok(status.into())
+}
+
+/// Returns the patterns, or the names derived from them.
+fn patterns(args: &Sub) -> Result<Vec<ScopePattern>> {
+    let Some(number) = args.derived else { return Ok(args.patterns.clone()) };
+    let derive = |pattern: &ScopePattern| {
+        let name: ItemName = pattern.as_str().parse()?;
+        name.derived(number)?.as_str().parse::<ScopePattern>()
+    };
+    let derived = args.patterns.iter().map(|pattern| {
+        derive(pattern).map_err(|fault| anyhow!("--derived with {pattern}: {fault}"))
+    });
+    derived.collect()
 }
 
 /// Runs `nw pubsub tap`.
@@ -84,8 +108,36 @@ pub fn tap(
     count: Option<u64>,
 ) -> Result<ExitCode> {
     let limits = Limits { count, timeout: None };
-    let (_, status) = run(options, patterns, false, &Show::Header, &limits)?;
+    let wanted = Wanted { patterns, history: 0, is_here: false };
+    let (_, status) = run(options, &wanted, None, &Show::Header, &limits)?;
     Ok(status.into())
+}
+
+/// Reads the keys that publications must be signed with. `None` if they need no signature.
+fn keys(texts: &[String]) -> Result<Option<PublicationKeys>> {
+    let key = |text: &String| {
+        let (path, is_secret) = match text.strip_prefix("hmac:") {
+            Some(path) => (path, true),
+            None => (text.as_str(), false),
+        };
+        let file = std::fs::read(path).with_context(|| format!("can't read {path}"))?;
+        match is_secret {
+            true => Ok(VerifyKey::from_secret(&file)),
+            false => read_public_key(&file).with_context(|| {
+                format!("{path} is no certificate or public key; a secret is hmac:{path}")
+            }),
+        }
+    };
+    let keys = texts.iter().map(key).collect::<Result<Vec<_>>>()?;
+    Ok((!keys.is_empty()).then(|| PublicationKeys::new(keys)))
+}
+
+/// What is subscribed to.
+struct Wanted<'a> {
+    patterns: &'a [ScopePattern],
+    history: u32,
+    /// Whether other nodes are not told.
+    is_here: bool,
 }
 
 /// When to end.
@@ -96,18 +148,21 @@ struct Limits {
 
 fn run(
     options: &PubSubOptions,
-    patterns: &[ScopePattern],
-    wants_last: bool,
+    wanted: &Wanted<'_>,
+    mut keys: Option<&mut PublicationKeys>,
     show: &Show<'_>,
     limits: &Limits,
 ) -> Result<(Summary, Status)> {
     let stop = StopFlag::watch()?;
     let mut subscriber = Subscriber::connect(options)?;
-    for pattern in patterns {
-        subscriber.subscribe(pattern, wants_last)?;
+    for pattern in wanted.patterns {
+        match wanted.is_here {
+            true => subscriber.subscribe_here(pattern, wanted.history)?,
+            false => subscriber.subscribe_from(pattern, wanted.history)?,
+        };
     }
     let mut last = Instant::now();
-    let mut received = 0;
+    let (mut received, mut refused) = (0, 0);
     let status = loop {
         if limits.count.is_some_and(|count| received >= count) {
             break Status::Done;
@@ -127,6 +182,18 @@ fn run(
                 if lost > 0 {
                     note!("{name}: {} lost", count(lost, "publication"));
                 }
+                let checked = match keys.as_deref_mut() {
+                    Some(keys) => keys.check(name, sequence, payload),
+                    None => Ok(payload_of(payload)),
+                };
+                let payload = match checked {
+                    Ok(payload) => payload,
+                    Err(fault) => {
+                        note!("{name} {sequence} refused: {fault}");
+                        refused += 1;
+                        continue;
+                    }
+                };
                 show.publication(name, sequence, payload, lost, is_last_value)?;
                 received += 1;
                 last = Instant::now();
@@ -137,7 +204,7 @@ fn run(
         }
     };
     let counts = subscriber.counts();
-    Ok((Summary { received, lost: counts.lost }, status))
+    Ok((Summary { received, lost: counts.lost, refused }, status))
 }
 
 impl Show<'_> {

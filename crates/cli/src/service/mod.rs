@@ -6,6 +6,7 @@ mod elements;
 use crate::graph::load;
 use crate::logs::Levels;
 use crate::observe::http::{self, ControlAddress, Method};
+use crate::observe::{self, ElementOption, TapOptions};
 use crate::output;
 use crate::output::stdout;
 use anyhow::{Context, Result, bail};
@@ -119,6 +120,22 @@ pub enum ServiceCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Show packets as a service receives and sends them, or write them for Wireshark
+    ///
+    /// With --element, packets as they leave an element inside of it. At most 5,000 packets a
+    /// second are captured; the others are counted as lost. `nw service links` lists the ids of
+    /// faces, `nw service graph` the elements.
+    Tap {
+        #[command(flatten)]
+        service: Service,
+        /// Only packets with names under this prefix
+        #[arg(long, short, value_name = "PREFIX")]
+        prefix: Option<Name>,
+        #[command(flatten)]
+        inside: ElementOption,
+        #[command(flatten)]
+        options: TapOptions,
+    },
     /// Stop accepting Interests, and end the service when none is pending
     Drain {
         #[command(flatten)]
@@ -197,6 +214,10 @@ pub fn service(action: &ServiceCommand) -> Result<ExitCode> {
         }
         ServiceCommand::Events { service, after, json } => {
             elements::events(&service.address(), after.as_deref(), *json)?
+        }
+        ServiceCommand::Tap { service, prefix, inside, options } => {
+            let (prefix, element) = (prefix.as_ref(), inside.element.as_ref());
+            return observe::show_tap(&service.address(), "/v1/tap", prefix, element, options);
         }
         ServiceCommand::Drain { service, wait } => drain(&service.address(), *wait)?,
         ServiceCommand::Stop { service } => {

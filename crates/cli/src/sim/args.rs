@@ -25,8 +25,9 @@ pub enum SimCommand {
     },
 }
 
+/// A scenario and what replaces or extends it.
 #[derive(Debug, Args)]
-pub struct Run {
+pub struct ScenarioArgs {
     /// Scenario (TOML)
     ///
     /// Without a file, but with --topology, every node requests names from one producer with Zipf
@@ -34,13 +35,13 @@ pub struct Run {
     #[arg(required_unless_present = "topology")]
     pub file: Option<PathBuf>,
     /// Topology, overriding the scenario: grid:10x10, scale-free:1000:2, abilene … (`nw sim
-    /// topology` lists all)
+    /// topology` lists all), or a file
     #[arg(long, value_name = "TOPOLOGY")]
     pub topology: Option<String>,
     /// Random seed, overriding the scenario
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Duration in virtual seconds, overriding the scenario
+    /// Duration in seconds, overriding the scenario
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub duration: Option<Secs>,
     /// Event, in addition to run.at: "2s link a-b down", "3s node c restart"
@@ -49,15 +50,7 @@ pub struct Run {
     /// Expectation, in addition to run.expect: "satisfied >= 0.99"
     #[arg(long, value_name = "CONDITION")]
     pub expect: Vec<String>,
-    /// Number of runs, with consecutive seeds, in parallel on all processors
-    #[arg(
-        long,
-        default_value_t = 1,
-        value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=10_000)
-    )]
-    pub runs: u32,
-    /// Write tables (CSV) and charts (HTML) into this folder; with --runs one subfolder per seed
+    /// Write tables (CSV) and charts (HTML) into this folder; for several runs one subfolder each
     #[arg(long, short, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
     /// Print one JSON object per run
@@ -66,8 +59,25 @@ pub struct Run {
 }
 
 #[derive(Debug, Args)]
+pub struct Run {
+    #[command(flatten)]
+    pub scenario: ScenarioArgs,
+    /// Number of runs, with consecutive seeds, in parallel on all processors
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=10_000)
+    )]
+    pub runs: u32,
+    /// Record the run into this file; `nw open FILE` replays it in the browser
+    #[arg(long, value_name = "FILE", conflicts_with = "runs")]
+    pub record: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 pub struct Topology {
-    /// grid:10x10, abilene …, or a file: GML, or one link per line
+    /// grid:10x10, abilene …, or a file: GML, Mini-NDN, or one link per line
     pub topology: Option<String>,
     /// Seed for random topologies
     #[arg(long, default_value_t = 1, value_name = "N")]

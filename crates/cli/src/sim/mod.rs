@@ -2,7 +2,7 @@
 
 mod args;
 
-pub use args::SimCommand;
+pub use args::{ScenarioArgs, SimCommand};
 
 use crate::output::{json_line, row, table};
 use crate::progress;
@@ -14,7 +14,7 @@ use nw_sim::topology::{FORMS, PUBLISHED};
 use nw_sim::{Outcome, Overrides, RunFailure, RunPlan, Scenario, report, topology};
 use serde_json::json;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,11 +86,14 @@ fn print_topology(args: &Topology) -> Result<ExitCode> {
     })
 }
 
-fn plan(args: &Run, seed: Option<u64>) -> Result<RunPlan> {
+/// Returns the plan of a scenario; `seed` replaces that of the file.
+pub fn plan(args: &ScenarioArgs, seed: Option<u64>) -> Result<RunPlan> {
+    let is_file = |topology: &&String| Path::new(topology.as_str()).is_file();
     let overrides = Overrides {
         seed,
         duration: args.duration,
-        topology: args.topology.clone(),
+        topology: args.topology.clone().filter(|topology| !is_file(&topology)),
+        topology_file: args.topology.as_ref().filter(is_file).map(PathBuf::from),
         at: args.at.clone(),
         expect: args.expect.clone(),
     };
@@ -109,28 +112,65 @@ fn plan(args: &Run, seed: Option<u64>) -> Result<RunPlan> {
 }
 
 /// A finished run.
-struct FinishedRun {
-    plan: RunPlan,
-    result: Result<Outcome, RunFailure>,
-    took: Duration,
+pub struct FinishedRun {
+    /// What was run.
+    pub plan: RunPlan,
+    /// Its result.
+    pub result: Result<Outcome, RunFailure>,
+    /// The time that it took.
+    pub took: Duration,
 }
 
 fn run(args: &Run) -> Result<ExitCode> {
-    let first = plan(args, args.seed)?;
+    let first = plan(&args.scenario, args.scenario.seed)?;
     let seed = first.scenario.run.seed;
     let seeds: Vec<u64> =
         (0..u64::from(args.runs)).map(|number| seed.wrapping_add(number)).collect();
-    let plans = seeds.iter().map(|seed| plan(args, Some(*seed)));
+    let plans = seeds.iter().map(|seed| plan(&args.scenario, Some(*seed)));
     let plans: Vec<RunPlan> =
         if args.runs == 1 { vec![first] } else { plans.collect::<Result<_>>()? };
-    let finished = run_all(plans, args.json);
+    if let (Some(path), [_]) = (&args.record, &plans[..]) {
+        return run_recorded(args, plans, path);
+    }
+    let finished = run_all(plans, args.scenario.json);
+    report_all(&args.scenario, "nw sim run", &finished)
+}
+
+/// Runs one scenario and writes its recording.
+fn run_recorded(args: &Run, mut plans: Vec<RunPlan>, path: &Path) -> Result<ExitCode> {
+    let plan = plans.pop().context("one run is recorded")?;
+    let bar = progress::parts(1000, args.scenario.json);
+    let start = Instant::now();
+    let recorded = nw_sim::run_recorded(plan.clone(), &title(&args.scenario), |share| {
+        bar.set_position((1000.0 * share) as u64);
+    });
+    bar.finish_and_clear();
+    let took = start.elapsed();
+    let result = match recorded {
+        Ok((outcome, recording)) => {
+            crate::recorder::write(path, &recording)?;
+            Ok(outcome)
+        }
+        Err(failure) => Err(failure),
+    };
+    let is_written = result.is_ok();
+    let code = report_all(&args.scenario, "nw sim run", &[FinishedRun { plan, result, took }])?;
+    if is_written {
+        note!("recorded: nw open {}", quote(&path.display().to_string()));
+    }
+    Ok(code)
+}
+
+/// Prints and writes the results of all runs. `verb` is the command that repeats one.
+pub fn report_all(args: &ScenarioArgs, verb: &str, finished: &[FinishedRun]) -> Result<ExitCode> {
+    let is_single = finished.len() == 1;
     let (mut succeeded, mut outcomes) = (true, Vec::new());
-    for FinishedRun { plan, result, took } in &finished {
+    for FinishedRun { plan, result, took } in finished {
         let seed = plan.scenario.run.seed;
         match result {
             Ok(outcome) => {
                 if let Some(folder) = &args.out {
-                    let folder = if args.runs == 1 {
+                    let folder = if is_single {
                         folder.clone()
                     } else {
                         folder.join(format!("seed-{seed}"))
@@ -140,19 +180,22 @@ fn run(args: &Run) -> Result<ExitCode> {
                 }
                 if args.json {
                     json_line(outcome)?;
-                } else if args.runs == 1 {
+                } else if is_single {
                     show(args, outcome, *took)?;
                 }
                 outcomes.push(outcome);
-                succeeded &= report_failures(args, seed, outcome);
+                succeeded &= report_failures(args, verb, seed, outcome);
             }
             Err(failure) => {
-                note!("nw: seed {seed}: {failure}\nnw: repeat it with: {}", repeat(args, seed));
+                note!(
+                    "nw: seed {seed}: {failure}\nnw: repeat it with: {}",
+                    repeat(args, verb, seed)
+                );
                 succeeded = false;
             }
         }
     }
-    if args.runs > 1 && !args.json {
+    if !is_single && !args.json {
         show_runs(&outcomes)?;
     }
     if let Some(folder) = args.out.as_ref().filter(|_| !args.json) {
@@ -197,7 +240,8 @@ fn run_all(plans: Vec<RunPlan>, quiet: bool) -> Vec<FinishedRun> {
     finished.into_iter().map(|(_, run)| run).collect()
 }
 
-fn title(args: &Run) -> String {
+/// Returns the title of a run: its file and topology.
+pub fn title(args: &ScenarioArgs) -> String {
     match (&args.file, &args.topology) {
         (Some(file), Some(topology)) => format!("{} on {topology}", file.display()),
         (Some(file), None) => file.display().to_string(),
@@ -207,7 +251,7 @@ fn title(args: &Run) -> String {
 
 /// Reports violated invariants and failed expectations, and how to repeat the run. Returns whether
 /// there were none.
-fn report_failures(args: &Run, seed: u64, outcome: &Outcome) -> bool {
+fn report_failures(args: &ScenarioArgs, verb: &str, seed: u64, outcome: &Outcome) -> bool {
     for violation in &outcome.violations {
         note!("nw: seed {seed}: an invariant is violated, which is a bug: {violation}");
     }
@@ -218,14 +262,14 @@ fn report_failures(args: &Run, seed: u64, outcome: &Outcome) -> bool {
         note!("nw: seed {seed}: expected {}; {measured}", verdict.expected);
     }
     if !outcome.is_good() {
-        note!("nw: repeat it with: {}", repeat(args, seed));
+        note!("nw: repeat it with: {}", repeat(args, verb, seed));
     }
     outcome.is_good()
 }
 
 /// Returns the command that repeats this run.
-fn repeat(args: &Run, seed: u64) -> String {
-    let mut words = vec!["nw sim run".to_owned()];
+fn repeat(args: &ScenarioArgs, verb: &str, seed: u64) -> String {
+    let mut words = vec![verb.to_owned()];
     words.extend(args.file.iter().map(|file| quote(&file.display().to_string())));
     words.extend(args.topology.iter().map(|topology| format!("--topology {}", quote(topology))));
     words.push(format!("--seed {seed}"));
@@ -236,7 +280,7 @@ fn repeat(args: &Run, seed: u64) -> String {
 }
 
 /// Quotes a word for a shell.
-fn quote(word: &str) -> String {
+pub fn quote(word: &str) -> String {
     let needs_no_quotes = |c: char| c.is_ascii_alphanumeric() || "-_./:=@".contains(c);
     if !word.is_empty() && word.chars().all(needs_no_quotes) {
         word.to_owned()
@@ -245,13 +289,14 @@ fn quote(word: &str) -> String {
     }
 }
 
-fn show(args: &Run, outcome: &Outcome, took: Duration) -> Result<()> {
+fn show(args: &ScenarioArgs, outcome: &Outcome, took: Duration) -> Result<()> {
     outln!(
-        "{}: {} nodes, {} links, {} virtual seconds; seed {}",
+        "{}: {} nodes, {} links, {} {}; seed {}",
         title(args),
         outcome.nodes_count,
         outcome.links_count,
         outcome.duration_s,
+        outcome.host().1,
         outcome.seed
     )?;
     let totals = &outcome.totals;
@@ -391,19 +436,18 @@ mod tests {
 
     #[test]
     fn repeat_returns_a_command_for_the_shell() {
-        let args = Run {
+        let args = ScenarioArgs {
             file: Some("my net.toml".into()),
             topology: Some("grid:3x3".into()),
             seed: None,
             duration: nw_sim::scenario::Secs::parse("2.5"),
             at: vec!["1s node n3 restart".into()],
             expect: vec![],
-            runs: 5,
             out: None,
             json: false,
         };
         assert_eq!(
-            repeat(&args, 42),
+            repeat(&args, "nw sim run", 42),
             "nw sim run 'my net.toml' --topology grid:3x3 --seed 42 --duration 2.5 --at '1s node \
              n3 restart'"
         );

@@ -108,8 +108,11 @@ impl Configured for NameRouter {
     ];
 
     fn make(reader: &mut ParameterReader<'_>) -> Self {
-        let prefixes =
-            reader.integer("prefixes", FibConfig::PREFIXES_DEFAULT as u64, 1..=1 << 26) as usize;
+        let prefixes = reader.integer(
+            "prefixes",
+            FibConfig::PREFIXES_DEFAULT as u64,
+            1..=FibConfig::PREFIXES_MAX as u64,
+        ) as usize;
         let config =
             NameRouterConfig { fib: FibConfig::new(prefixes), ..NameRouterConfig::default() };
         NameRouter::new(reader.context().key, config)
@@ -143,10 +146,9 @@ impl Configured for NameRouter {
         self.set_commands(commands.contains(&"localhost"), commands.contains(&"localhop"));
         let rules = command_rules(reader);
         self.authority_mut().reconfigure(rules);
-        for wire in certificates(reader, "command_certificates") {
-            if let Err(refusal) = self.authority_mut().add_certificate(&wire) {
-                reader.error("command_certificates", format!("{refusal:?}"));
-            }
+        let given = certificates(reader, "command_certificates");
+        for refusal in self.authority_mut().set_certificates(&given) {
+            reader.error("command_certificates", format!("{refusal:?}"));
         }
         self.clear_wanted_certificates();
     }
@@ -232,7 +234,8 @@ impl Configured for StrategyForwarder {
     ];
 
     fn make(reader: &mut ParameterReader<'_>) -> Self {
-        let prefixes = reader.integer("prefixes", 1 << 16, 1..=1 << 26) as usize;
+        let prefixes =
+            reader.integer("prefixes", 1 << 16, 1..=FibConfig::PREFIXES_MAX as u64) as usize;
         let outstanding =
             reader.integer("outstanding_max", 1 << 16, 1..=ENTRIES_MAX as u64) as usize;
         let config = StrategyForwarderConfig {

@@ -100,8 +100,11 @@ impl Configured for Router {
     fn make(reader: &mut ParameterReader<'_>) -> Self {
         let (key, seed) = (reader.context().key, reader.context().seed);
         let pending = reader.integer("pending", 1 << 18, 1..=ENTRIES_MAX as u64) as usize;
-        let prefixes =
-            reader.integer("prefixes", FibConfig::PREFIXES_DEFAULT as u64, 1..=1 << 26) as usize;
+        let prefixes = reader.integer(
+            "prefixes",
+            FibConfig::PREFIXES_DEFAULT as u64,
+            1..=FibConfig::PREFIXES_MAX as u64,
+        ) as usize;
         let config = RouterConfig {
             pit: PitConfig::for_entries(pending),
             fib: FibConfig::new(prefixes),

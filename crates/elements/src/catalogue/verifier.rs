@@ -87,10 +87,8 @@ impl Configured for SignatureVerifier {
             }
         }
         self.set_trust(trust);
-        for wire in certificates(reader, "certificates") {
-            if let Err(refusal) = self.add_certificate(&wire) {
-                reader.error("certificates", format!("{refusal:?}"));
-            }
+        for refusal in self.set_certificates(&certificates(reader, "certificates")) {
+            reader.error("certificates", format!("{refusal:?}"));
         }
         self.set_sample(reader.number("sample", 1.0, 0.0..=1.0));
         self.set_drop_invalid(reader.choice("on_invalid", 0, &["drop", "port"]) == 0);

@@ -4,29 +4,33 @@
 //! A publication leaves by each link whose identifier is contained in its forwarding identifier,
 //! but not by the face on which it came. If the internal link is contained, a copy leaves by port
 //! `local`, unless the publication came from a local face. An identifier with all bits set is
-//! delivered at each neighbour and not forwarded further.
+//! delivered at each neighbour and not forwarded further. With an identifier in stages, links are
+//! compared with the stage that belongs to the hop limit.
 //!
 //! ```text
 //! In:     packet
 //! Out:    network, local
 //! Needs:  ingress, ingress_local
 //! Sets:   egress by port network; the hop limit, decremented
-//! State:  9 identifiers (288 bytes) for each link and direction; 1024 forwarding identifiers that
-//!         may loop, with their ingress face
+//! State:  9 identifiers (288 bytes) for each link and direction, and a key of 8 bytes; 1024
+//!         forwarding identifiers that may loop, with their ingress face
 //! Timers: none
 //! Cost:   four AND and compare operations a link; a slot of metadata for each copy
 //! Drops:  fill_limit, publication_loop, publication_hop_limit (not forwarded; a local copy is
-//!         delivered), no_link, no_buffer (a copy that could not be made)
-//! Spec:   Jokela et al., LIPSIN, SIGCOMM 2009
+//!         delivered; also without a stage for the hop limit), no_link, no_buffer (a copy that
+//!         could not be made)
+//! Spec:   Jokela et al., LIPSIN, SIGCOMM 2009; Tapolcai et al., Globecom 2012 (stages)
 //! ```
 
 mod loops;
+mod stages;
 
 use core::time::Duration;
 use loops::LoopMemory;
 use nw_element_api::{Context, DropCause, DropReason, Element, FaceId, Packet, Timestamp};
 use nw_pubsub::filter::{FILL_BITS_MAX, LinkScheme, TABLES};
-use nw_wire::publication::{Envelope, Fid};
+use nw_wire::publication::{Envelope, Fid, STAGES_TABLE};
+use stages::StageKeys;
 
 nw_element_api::ports! {
     /// Input ports.
@@ -96,6 +100,7 @@ pub struct LipsinForwarder {
     internal: Option<u32>,
     links: Vec<LipsinLink>,
     tables: [LinkTable; TABLES],
+    stage_keys: StageKeys,
     loops: LoopMemory,
     /// Links by which the current packet leaves: positions in `links`.
     matches: Vec<u32>,
@@ -109,6 +114,7 @@ impl LipsinForwarder {
             internal: None,
             links: Vec::new(),
             tables: Default::default(),
+            stage_keys: StageKeys::default(),
             loops: LoopMemory::new(),
             matches: Vec::new(),
         }
@@ -148,6 +154,7 @@ impl LipsinForwarder {
                 .map(|link| or_none(link.incoming.and_then(|number| id(number, table))))
                 .collect(),
         });
+        self.stage_keys = StageKeys::new(&self.config.scheme, self.internal, links);
         self.matches = Vec::with_capacity(links.len());
     }
 
@@ -236,6 +243,9 @@ impl Element for LipsinForwarder {
         };
         let (ingress, is_local) = (meta.ingress, meta.ingress_local);
         let (fid, table) = (&fields.fid, fields.table);
+        if table == STAGES_TABLE {
+            return self.process_staged(packet, context);
+        }
         if fid.count_ones() > self.config.fill_bits_max && *fid != Fid::BROADCAST {
             return context.pool.drop_packet(packet, DropCause::FillLimit, context.drops);
         }

@@ -1,7 +1,8 @@
 use super::*;
 use nw_pubsub::filter::SINGLE_BIT_TABLE;
+use nw_pubsub::stages::{StageLinks, build, positions};
 use nw_testkit::bench::{TestBench, face, ports};
-use nw_wire::publication::EnvelopeBuilder;
+use nw_wire::publication::{EnvelopeBuilder, Stage, StagedFilter};
 use proptest::prelude::*;
 
 fn publication(table: u8, fid: Fid, hop_limit: u8) -> Vec<u8> {
@@ -91,6 +92,76 @@ proptest! {
         });
         let mut expected: Vec<FaceId> = (0..8)
             .filter(|at| has(10 + 2 * at) && 300 + at != ingress)
+            .map(|at| face(300 + at))
+            .collect();
+        if !local && has(1) {
+            expected.push(FaceId::NONE);
+        }
+        let egress: Vec<FaceId> = emitted.iter().map(|emitted| emitted.egress).collect();
+        prop_assert_eq!(egress, expected);
+    }
+}
+
+fn staged(stages: &[(u8, u8, Vec<u8>)], hop_limit: u8) -> Vec<u8> {
+    let (mut filter, mut wire) = (vec![stages.len() as u8], Vec::new());
+    for (ones, seed, bits) in stages {
+        Stage { ones: *ones, seed: *seed, bits }.encode(&mut filter).expect("in range");
+    }
+    let staged = StagedFilter::check(&filter).ok();
+    EnvelopeBuilder { staged, hop_limit, payload: b"x", ..Default::default() }
+        .encode(&mut wire)
+        .expect("a short packet");
+    wire
+}
+
+#[test]
+fn stage_of_the_hop_limit_lacks_removed_faces() {
+    let mut bench = TestBench::new(forwarder(3));
+    let stage = |numbers: &[u32]| {
+        let keys = numbers.iter().map(|number| LinkScheme::default().stage_key(*number));
+        StageLinks { tree: keys.collect(), others: vec![] }
+    };
+    let tree = build(&[stage(&[10, 14]), stage(&[1, 12])], 64).expect("short");
+    let staged = StagedFilter::check(&tree.bytes).ok();
+    let mut wire = Vec::new();
+    EnvelopeBuilder { staged, hop_limit: 2, ..Default::default() }.encode(&mut wire).unwrap();
+    let emitted = bench.process(In::Packet, &wire, |meta| meta.ingress = face(999));
+    assert_eq!(emitted.iter().map(|one| one.egress).collect::<Vec<_>>(), [face(300), face(302)]);
+    for emitted in &emitted {
+        let envelope = Envelope::check(&emitted.wire).expect("a publication");
+        assert_eq!((envelope.hop_limit(), envelope.staged()), (1, staged));
+    }
+    bench.element.face_gone(Timestamp::START, face(300));
+    let emitted = bench.process(In::Packet, &wire, |meta| meta.ingress = face(999));
+    assert_eq!((emitted.len(), emitted[0].egress), (1, face(302)));
+    assert_eq!(bench.pool.packets_in_use(), 0);
+}
+
+proptest! {
+    /// Against a naive form: all bits of each link, in the stage before the hop limit from the end.
+    #[test]
+    fn links_in_a_stage_are_those_whose_bits_are_all_set(
+        stages in prop::collection::vec(
+            (5..21_u8, 0..16_u8, prop::collection::vec(any::<u8>(), 1..6)), 1..5),
+        hop_limit in 0..6_u8, ingress in 299..310_u32, local in any::<bool>(),
+    ) {
+        let mut bench = TestBench::new(forwarder(8));
+        bench.element.set_fill_bits_max(256);
+        let wire = staged(&stages, hop_limit);
+        let emitted = bench.process(In::Packet, &wire, |meta| {
+            (meta.ingress, meta.ingress_local) = (face(ingress), local);
+        });
+        let at = stages.len().checked_sub(usize::from(hop_limit));
+        let stage = at.and_then(|at| stages.get(at));
+        let has = |number: u32| stage.is_some_and(|(ones, seed, bits)| {
+            let key = LinkScheme::default().stage_key(number);
+            let set: Vec<bool> =
+                bits.iter().flat_map(|byte| (0..8).map(move |bit| byte & 1 << bit != 0)).collect();
+            positions(key, *seed, *ones, set.len() as u32).all(|at| set[at])
+        });
+        let is_last = hop_limit == 1;
+        let mut expected: Vec<FaceId> = (0..8)
+            .filter(|at| !is_last && has(10 + 2 * at) && 300 + at != ingress)
             .map(|at| face(300 + at))
             .collect();
         if !local && has(1) {

@@ -47,7 +47,6 @@ impl Router {
     /// ineligible.
     pub fn remove_face(&mut self, now: Timestamp, face: FaceId) -> bool {
         let was_known = self.faces.remove(face);
-        self.pit.mark_face_ended(face);
         self.start_face_removal(now, face);
         was_known
     }

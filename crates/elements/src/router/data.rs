@@ -55,14 +55,32 @@ impl Router {
 
     /// As [`is_awaiting`](Self::is_awaiting), as if the packet came from the face `asked`.
     pub(crate) fn is_awaiting_from(&self, asked: FaceId, packet: &Packet, pool: &Pool) -> bool {
+        self.awaits_into(asked, packet, pool, &mut Vec::with_capacity(MATCHES_MAX))
+    }
+
+    /// As [`is_awaiting_from`](Self::is_awaiting_from), without an allocation.
+    pub(crate) fn awaits_from(&mut self, asked: FaceId, packet: &Packet, pool: &Pool) -> bool {
+        let mut matched = core::mem::take(&mut self.matched);
+        matched.clear();
+        let awaits = self.awaits_into(asked, packet, pool, &mut matched);
+        self.matched = matched;
+        awaits
+    }
+
+    fn awaits_into(
+        &self,
+        asked: FaceId,
+        packet: &Packet,
+        pool: &Pool,
+        matched: &mut Vec<EntryRef>,
+    ) -> bool {
         let (bytes, meta) = pool.view(packet);
         let token = self.pit.by_token(meta.link.token.as_bytes());
-        let mut matched = Vec::with_capacity(MATCHES_MAX);
         match meta.kind {
             Kind::Interest | Kind::Publication => return false,
             Kind::Data => {
                 let digest = || nw_wire::sha256(&[bytes]);
-                self.pit.matches(meta.name_in(bytes), &meta.prefixes, token, digest, &mut matched);
+                self.pit.matches(meta.name_in(bytes), &meta.prefixes, token, digest, matched);
             }
             Kind::Nack => matched.extend(self.pit.find(&interest_key(meta, bytes))),
         }

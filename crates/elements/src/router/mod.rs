@@ -384,7 +384,7 @@ impl Element for Router {
     }
 
     fn deadline(&self) -> Option<Timestamp> {
-        if !self.scans.is_empty() {
+        if !self.scans.is_empty() || self.pit.has_ended_records() {
             return Some(Timestamp::START);
         }
         [self.pit.next_expiry(), self.shortage_deadline()].into_iter().flatten().min()

@@ -4,8 +4,7 @@
 use super::{Out, Router};
 use nw_element_api::{Context, FaceId, Timestamp};
 use nw_name::{Name, NameRef, PrefixHashes};
-use nw_tables::pit::FaceScan;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// PIT slots per part: about ten microseconds.
 const SLOTS_PER_PART: u32 = 1024;
@@ -18,7 +17,6 @@ const PREFIXES_MAX: usize = 4096;
 /// The scans in progress.
 #[derive(Debug, Default)]
 pub(super) struct TableScans {
-    removed_faces: VecDeque<(FaceId, FaceScan)>,
     /// New next hops by prefix, for the scan in progress.
     new_next_hops: BTreeMap<Name, Vec<FaceId>>,
     slot: u32,
@@ -31,12 +29,9 @@ pub(super) struct TableScans {
 }
 
 impl TableScans {
-    /// Returns whether no scan is in progress.
+    /// Returns whether no scan is in progress, besides that for removed faces.
     pub(super) fn is_empty(&self) -> bool {
-        self.removed_faces.is_empty()
-            && self.new_next_hops.is_empty()
-            && self.to_free.is_empty()
-            && self.lifetime_cut_slot.is_none()
+        self.new_next_hops.is_empty() && self.to_free.is_empty() && self.lifetime_cut_slot.is_none()
     }
 
     /// Frees a part of finished scans.
@@ -53,11 +48,13 @@ impl TableScans {
 
 impl Router {
     /// Starts to remove the records of a removed face, and entries without a downstream left. What
-    /// one part does not reach is done by [`tick`](nw_element_api::Element::tick).
+    /// one part does not reach is done by [`tick`](nw_element_api::Element::tick), in one pass for
+    /// all faces that end meanwhile.
     pub(super) fn start_face_removal(&mut self, now: Timestamp, face: FaceId) {
-        let mut scan = FaceScan::default();
-        if !self.face_removal_part(now, face, &mut scan) {
-            self.scans.removed_faces.push_back((face, scan));
+        let is_running = self.pit.has_ended_records();
+        self.pit.mark_face_ended(face);
+        if !is_running {
+            self.face_removal_part(now);
         }
     }
 
@@ -89,10 +86,8 @@ impl Router {
 
     /// Continues the scans in progress.
     pub(super) fn scan_part(&mut self, now: Timestamp, context: &mut Context<'_, Out>) {
-        if let Some((face, mut scan)) = self.scans.removed_faces.pop_front()
-            && !self.face_removal_part(now, face, &mut scan)
-        {
-            self.scans.removed_faces.push_front((face, scan));
+        if self.pit.has_ended_records() {
+            self.face_removal_part(now);
         }
         self.scans.free_part();
         if let Some(slot) = self.scans.lifetime_cut_slot {
@@ -104,19 +99,17 @@ impl Router {
         }
     }
 
-    /// Removes a face's records from one part of the PIT. Returns whether the scan is complete.
-    fn face_removal_part(&mut self, now: Timestamp, face: FaceId, scan: &mut FaceScan) -> bool {
+    /// Removes the records of removed faces from one part of the PIT.
+    fn face_removal_part(&mut self, now: Timestamp) {
         let mut entries = core::mem::take(&mut self.matched);
         entries.clear();
-        let done =
-            self.pit.remove_face_part(face, scan, SLOTS_PER_PART, &mut |entry| entries.push(entry));
+        self.pit.remove_ended_part(SLOTS_PER_PART, &mut |entry| entries.push(entry));
         for entry in entries.drain(..) {
             if self.pit.in_records(entry).next().is_none() {
                 self.finish_unsatisfied(now, entry);
             }
         }
         self.matched = entries;
-        done
     }
 
     /// Sends pending Interests of one part of the PIT to new next hops.

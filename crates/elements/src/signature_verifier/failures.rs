@@ -39,6 +39,10 @@ impl Fault {
 #[derive(Clone, Debug)]
 pub struct Failure {
     name: Vec<u8>,
+    /// Hash of the name.
+    hash: u64,
+    /// Whether a packet with the same hash was valid later: fakes compete with good packets.
+    pub is_contested: bool,
     /// The fault.
     pub fault: Fault,
     /// Its ingress face.
@@ -70,16 +74,31 @@ impl Failures {
     }
 
     /// Records a failure in place of the oldest one.
-    pub fn record(&mut self, at: Timestamp, name: NameRef<'_>, fault: Fault, ingress: FaceId) {
+    pub fn record(
+        &mut self,
+        at: Timestamp,
+        (name, hash): (NameRef<'_>, u64),
+        fault: Fault,
+        ingress: FaceId,
+    ) {
         self.total += 1;
         if self.last.len() < self.max {
-            self.last.push(Failure { name: name.as_bytes().to_vec(), fault, ingress, at });
+            let name = name.as_bytes().to_vec();
+            self.last.push(Failure { name, hash, is_contested: false, fault, ingress, at });
         } else if let Some(oldest) = self.last.get_mut(self.next) {
             oldest.name.clear();
             oldest.name.extend_from_slice(name.as_bytes());
             (oldest.fault, oldest.ingress, oldest.at) = (fault, ingress, at);
+            (oldest.hash, oldest.is_contested) = (hash, false);
             self.next = (self.next + 1) % self.max;
         }
+    }
+
+    /// Marks failures with the same name hash as a valid packet.
+    #[inline]
+    pub fn mark_contested(&mut self, hash: u64) {
+        let same = self.last.iter_mut().filter(|failure| failure.hash == hash);
+        same.for_each(|failure| failure.is_contested = true);
     }
 
     /// Returns the number of failures so far.

@@ -48,7 +48,8 @@ use core::any::Any;
 use failures::Failures;
 use job::{Signed, VerifyJob, VerifyMethod, non_empty_parts};
 use nw_element_api::{
-    Context, DropCause, Element, ElementStatus, Kind, OffloadTask, Packet, PacketFailure, Timestamp,
+    Context, DropCause, Element, ElementStatus, FaceId, Kind, OffloadTask, Packet, PacketFailure,
+    Timestamp,
 };
 use nw_name::{Name, NameRef};
 use nw_packet_types::random::Random;
@@ -225,12 +226,10 @@ impl SignatureVerifier {
         self.drop_invalid = drop_invalid;
     }
 
-    /// Stores a certificate. This does not make its key trusted.
-    ///
-    /// # Errors
-    /// When it is not a valid certificate.
-    pub fn add_certificate(&mut self, wire: &[u8]) -> Result<(), Refusal> {
-        self.trust.add_certificate(wire)
+    /// Stores the certificates of the configuration in place of those of an earlier one; no key
+    /// becomes trusted by this alone. Returns why some can't be used.
+    pub fn set_certificates(&mut self, certificates: &[Vec<u8>]) -> Vec<Refusal> {
+        self.trust.set_certificates(certificates)
     }
 
     /// Returns the names of missing certificates, or of their keys.
@@ -304,6 +303,8 @@ impl SignatureVerifier {
                 Verdict::Pass
             }
             Kind::Interest => self.interest(now, bytes, meta.prefixes.lookup_hash()),
+            // The answer of this process to a command: it has a plain digest.
+            Kind::Data if meta.ingress == FaceId::INTERNAL => Verdict::Pass,
             Kind::Data => self.data(now, bytes, meta.prefixes.lookup_hash()),
         };
         let (by, parts, signature, cache_key) = match task {
@@ -442,11 +443,16 @@ impl SignatureVerifier {
     ) {
         let Err(fault) = result else {
             self.counters.valid += 1;
+            if self.failures.total() > 0 {
+                let hash = context.pool.meta(&packet).prefixes.lookup_hash();
+                self.failures.mark_contested(hash);
+            }
             return context.out.send(Out::Valid, packet);
         };
         self.counters.invalid += 1;
         let (bytes, meta) = context.pool.view(&packet);
-        self.failures.record(now, meta.name_in(bytes), fault, meta.ingress);
+        let name = (meta.name_in(bytes), meta.prefixes.lookup_hash());
+        self.failures.record(now, name, fault, meta.ingress);
         if self.drop_invalid {
             context.pool.drop_packet(packet, DropCause::SignatureInvalid, context.drops);
         } else {
@@ -478,6 +484,7 @@ impl Element for SignatureVerifier {
             reason: failure.fault.as_str(),
             ingress: failure.ingress,
             at: failure.at,
+            is_contested: failure.is_contested,
         };
         ElementStatus {
             values: vec![

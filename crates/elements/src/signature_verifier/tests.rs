@@ -144,6 +144,42 @@ fn missing_certificate_is_learned_from_passing_data() {
 }
 
 #[test]
+fn certificate_of_the_configuration_is_forgotten_when_it_is_taken_back() {
+    let (root, leaf) = (key(KeyKind::EcdsaP256, "/site"), key(KeyKind::Ed25519, "/site/alice"));
+    let anchor = Anchor::from_certificate(&self_signed(&root, 1, VALIDITY).unwrap()).unwrap();
+    let issuer = nw_name::Component::generic(b"site");
+    let certificate =
+        issue(leaf.name(), &leaf.public_key().unwrap(), issuer, &root, 1, VALIDITY).unwrap();
+    let mut bench = bench(TrustConfig { anchors: vec![anchor], ..TrustConfig::default() });
+    assert_eq!(bench.element.set_certificates(&[b"none".to_vec()]).len(), 1);
+    for _ in 0..2 {
+        assert!(bench.element.set_certificates(core::slice::from_ref(&certificate)).is_empty());
+        assert_eq!(give(&mut bench, &signed("/x/1", &leaf)), ["valid"]);
+        assert!(bench.element.set_certificates(&[]).is_empty());
+        assert_eq!(give(&mut bench, &signed("/x/1", &leaf)), ["invalid"]);
+    }
+}
+
+#[test]
+fn certificate_that_was_learned_proves_nothing_without_the_one_that_is_taken_back() {
+    let (root, team) = (key(KeyKind::EcdsaP256, "/site"), key(KeyKind::Ed25519, "/site/team"));
+    let leaf = key(KeyKind::Ed25519, "/site/team/alice");
+    let anchor = Anchor::from_certificate(&self_signed(&root, 1, VALIDITY).unwrap()).unwrap();
+    let certify = |key: &Key, by: &Key| {
+        let issuer = nw_name::Component::generic(b"up");
+        issue(key.name(), &key.public_key().unwrap(), issuer, by, 1, VALIDITY).unwrap()
+    };
+    let (configured, learned) = (certify(&team, &root), certify(&leaf, &team));
+    let mut bench = bench(TrustConfig { anchors: vec![anchor], ..TrustConfig::default() });
+    assert!(bench.element.set_certificates(&[configured]).is_empty());
+    assert_eq!(give(&mut bench, &signed("/x/1", &leaf)), ["invalid"], "its certificate is missing");
+    assert_eq!(give(&mut bench, &learned), ["valid"]);
+    assert_eq!(give(&mut bench, &signed("/x/1", &leaf)), ["valid"]);
+    assert!(bench.element.set_certificates(&[]).is_empty());
+    assert_eq!(give(&mut bench, &signed("/x/1", &leaf)), ["invalid"]);
+}
+
+#[test]
 fn results_are_remembered_until_trust_changes() {
     for kind in [KeyKind::EcdsaP256, KeyKind::Ed25519] {
         let ours = key(kind, "/alice");
@@ -200,6 +236,20 @@ fn failures_list_keeps_the_last_ones() {
     let names: Vec<_> = faults(&bench).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["/a/5", "/a/6", "/a/7"]);
     assert_eq!(bench.element.failures().next().unwrap().ingress, face(300));
+}
+
+#[test]
+fn failures_of_a_name_with_valid_data_are_contested() {
+    let trust = TrustConfig { accept_digest: true, ..TrustConfig::default() };
+    let mut bench = bench_with(SignatureVerifierConfig::default(), trust);
+    for name in ["/a/0", "/a/1"] {
+        let mut fake = digest_signed(name);
+        *fake.last_mut().unwrap() ^= 1;
+        give(&mut bench, &fake);
+    }
+    give(&mut bench, &digest_signed("/a/1"));
+    let found: Vec<_> = bench.element.failures().map(|failure| failure.is_contested).collect();
+    assert_eq!(found, [false, true]);
 }
 
 /// Runs all jobs on other threads.

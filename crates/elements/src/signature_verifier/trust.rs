@@ -73,7 +73,7 @@ pub(super) struct Trust {
 }
 
 impl Trust {
-    /// Changes keys and rules. Certificates are kept.
+    /// Changes keys and rules. Certificates stay.
     pub fn configure(&mut self, config: TrustConfig) {
         let digest = |(name, key): &(Name, VerifyKey)| Some((key.key_digest()?, name.clone()));
         self.digests = config.keys.iter().filter_map(digest).collect();
@@ -100,6 +100,14 @@ impl Trust {
         };
         self.missing.retain(|missing| !is_found(missing));
         Ok(())
+    }
+
+    /// Stores the certificates of the configuration in place of those of an earlier one. Returns
+    /// why some can't be used.
+    pub fn set_certificates(&mut self, certificates: &[Vec<u8>]) -> Vec<Refusal> {
+        self.signers.clear();
+        self.missing.clear();
+        self.chains.set_configured(certificates)
     }
 
     /// Returns the names of missing certificates, or of their keys.

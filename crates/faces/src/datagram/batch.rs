@@ -1,8 +1,9 @@
 //! One call of `sendmmsg`: link packets of many faces as messages, with runs of equal datagrams
 //! merged (GSO).
 
+use super::run::Run;
 use super::sys::{self, Message};
-use super::{PIECES_MAX, RUN_BYTES_MAX, RUN_MAX, Sender, address_of};
+use super::{PIECES_MAX, Sender, address_of};
 use arrayvec::ArrayVec;
 use nw_element_api::Pool;
 use nw_link::outbox::{Outbox, Outgoing};
@@ -91,24 +92,21 @@ fn run_len(outbox: &Outbox, items: &[Outgoing], pool: &Pool, datagram_max: usize
     if len > datagram_max {
         return 1;
     }
-    let (mut run, mut bytes) = (1, len);
-    while run < items.len().min(RUN_MAX) {
-        let next = outbox.item_len(&items[run], pool);
-        if next > len || bytes + next > RUN_BYTES_MAX {
+    let mut run = Run::start(len);
+    for item in &items[1..] {
+        let next = outbox.item_len(item, pool);
+        if !run.admits(next) {
             break;
         }
-        run += 1;
-        bytes += next;
-        if next < len {
-            break;
-        }
+        run.extend(next);
     }
-    run
+    run.count()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datagram::RUN_MAX;
     use nw_element_api::Kind;
     use nw_name::HashKey;
 

@@ -51,6 +51,8 @@ pub struct EthernetInterface {
     pub vlan: u16,
     /// MTU of the interface, bytes.
     pub mtu: usize,
+    /// EtherType of its frames.
+    pub ethertype: u16,
 }
 
 impl EthernetInterface {
@@ -61,7 +63,8 @@ impl EthernetInterface {
     pub fn new(interface: &Interface, group: Mac, vlan: u16) -> Result<Self, FaceError> {
         let mac = interface.mac.ok_or_else(|| FaceError::NoEthernet(interface.name.clone()))?;
         let (index, name) = (interface.index, interface.name.clone());
-        Ok(EthernetInterface { interface: index, name, mac, group, vlan, mtu: interface.mtu })
+        let (mtu, ethertype) = (interface.mtu, ETHERTYPE_NDN);
+        Ok(EthernetInterface { interface: index, name, mac, group, vlan, mtu, ethertype })
     }
 
     /// Returns the largest link packet, bytes.
@@ -76,7 +79,7 @@ impl EthernetInterface {
 
     /// Returns the header of frames to `peer`.
     pub fn head(&self, peer: Mac) -> Head {
-        Head::new((self.mac, peer), self.vlan)
+        Head::with_ethertype((self.mac, peer), self.vlan, self.ethertype)
     }
 
     /// Opens a socket that receives the frames of this interface, group and VLAN, and no other.
@@ -93,7 +96,7 @@ impl EthernetInterface {
             packet::attach_filter(socket.as_fd(), &filter(self))?;
             super::size_buffers(&socket, config)?;
             packet::join(socket.as_fd(), self.interface, self.group)?;
-            let ethertype = if self.vlan == 0 { ETHERTYPE_NDN } else { ALL_ETHERTYPES };
+            let ethertype = if self.vlan == 0 { self.ethertype } else { ALL_ETHERTYPES };
             packet::ignore_outgoing(socket.as_fd());
             packet::bind(socket.as_fd(), self.interface, ethertype)?;
             Ok(socket)
@@ -154,8 +157,12 @@ impl Head {
     /// The empty header.
     pub const NONE: Head = Head { bytes: [0; HEADER_LEN_MAX], len: 0 };
 
-    /// Returns the header of frames between two addresses, in a VLAN unless that is 0.
-    pub fn new((own, peer): (Mac, Mac), vlan: u16) -> Self {
+    /// Returns the header of NDN's frames between two addresses, in a VLAN unless that is 0.
+    pub fn new(addresses: (Mac, Mac), vlan: u16) -> Self {
+        Head::with_ethertype(addresses, vlan, ETHERTYPE_NDN)
+    }
+
+    fn with_ethertype((own, peer): (Mac, Mac), vlan: u16, ethertype: u16) -> Self {
         let mut head = Head::NONE;
         head.push(&peer.0);
         head.push(&own.0);
@@ -163,7 +170,7 @@ impl Head {
             head.push(&ETHERTYPE_VLAN.to_be_bytes());
             head.push(&vlan.to_be_bytes());
         }
-        head.push(&ETHERTYPE_NDN.to_be_bytes());
+        head.push(&ethertype.to_be_bytes());
         head
     }
 
@@ -203,11 +210,11 @@ pub struct Frame {
     pub packet: Range<usize>,
 }
 
-/// Parses a frame without tag. `None` if it is not an NDN frame of a single sender.
-pub fn read(bytes: &[u8]) -> Option<Frame> {
+/// Parses a frame without tag. `None` if it is not a frame of this EtherType and a single sender.
+pub fn read(bytes: &[u8], ethertype: u16) -> Option<Frame> {
     let mac = |at: usize| bytes.get(at..at + 6)?.try_into().ok().map(Mac);
     let (destination, source) = (mac(0)?, mac(6)?);
-    if bytes.get(12..HEADER_LEN)? != ETHERTYPE_NDN.to_be_bytes() || source.is_group() {
+    if bytes.get(12..HEADER_LEN)? != ethertype.to_be_bytes() || source.is_group() {
         return None;
     }
     let len = packet_len(&bytes[HEADER_LEN..]);
@@ -240,7 +247,7 @@ fn filter(port: &EthernetInterface) -> Vec<Op> {
         Op::load_interface(),
         Op::jump_equal(port.interface, 0, 16),
         Op::load_u16(12),
-        Op::jump_equal(u32::from(ETHERTYPE_NDN), 0, 14),
+        Op::jump_equal(u32::from(port.ethertype), 0, 14),
         Op::load_vlan_present(),
         // No tag: continue with the addresses, unless a VLAN is required.
         Op::jump_equal(0, untagged.0, untagged.1),
@@ -278,6 +285,7 @@ mod tests {
             group: Mac::NDN_GROUP,
             vlan,
             mtu: 1500,
+            ethertype: ETHERTYPE_NDN,
         }
     }
 
@@ -295,7 +303,7 @@ mod tests {
         let mut bytes = port(0).head(PEER).as_slice().to_vec();
         bytes.extend_from_slice(&[0x64, 2, 0x50, 0]);
         bytes.resize(60, 0);
-        let frame = read(&bytes).unwrap();
+        let frame = read(&bytes, ETHERTYPE_NDN).unwrap();
         assert_eq!((frame.destination, frame.source, frame.packet), (PEER, OWN, 14..18));
     }
 
@@ -304,6 +312,7 @@ mod tests {
         let frame = |ethertype: [u8; 2], source: Mac| {
             [&OWN.0[..], &source.0, &ethertype, &[0x64, 0]].concat()
         };
+        let read = |bytes: &[u8]| read(bytes, ETHERTYPE_NDN);
         assert!(read(&frame([0x86, 0x24], PEER)).is_some());
         assert!(read(&frame([0x86, 0x25], PEER)).is_none());
         assert!(read(&frame([0x86, 0x24], Mac::NDN_GROUP)).is_none(), "a group sends nothing");
@@ -353,7 +362,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_parse_within_bounds(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
-            if let Some(frame) = read(&bytes) {
+            if let Some(frame) = read(&bytes, ETHERTYPE_NDN) {
                 prop_assert!(frame.packet.end <= bytes.len());
             }
         }

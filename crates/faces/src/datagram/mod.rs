@@ -14,13 +14,18 @@
 
 mod batch;
 pub mod ether;
+mod ethernet_socket;
 mod group;
 mod pacer;
 mod packet;
 mod peers;
+mod run;
 pub mod sys;
+mod udp_socket;
 
+pub use ethernet_socket::EthernetSocket;
 pub use pacer::Pacer;
+pub use udp_socket::UdpSocket;
 
 use crate::config::FacesConfig;
 use crate::error::FaceError;
@@ -160,6 +165,8 @@ pub struct DatagramSocket {
     pub congested: bool,
     /// The kernel merged many datagrams into each message of the last read.
     pub merged: bool,
+    /// Its last turn brought many new peers, or further ones after such a turn.
+    pub flooded: bool,
     /// Peers that got an on-demand face.
     pub accepted: u64,
     /// Peers refused because there were too many faces.
@@ -349,6 +356,7 @@ impl DatagramSocket {
             dirty: Vec::new(),
             congested: false,
             merged: false,
+            flooded: false,
             accepted: 0,
             refused: 0,
             unattributed: 0,

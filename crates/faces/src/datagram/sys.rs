@@ -332,18 +332,21 @@ pub fn next_error(socket: BorrowedFd<'_>) -> Option<(Option<SocketAddr>, Errno)>
     Some((from_storage(&name), errno))
 }
 
-/// Fill level of a socket's receive buffer.
+/// Fill levels of a socket's buffers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
-    /// Bytes in use, the kernel's overhead included.
+    /// Bytes in use of the receive buffer, the kernel's overhead included.
     pub used: usize,
-    /// Size of the buffer, bytes.
+    /// Size of the receive buffer, bytes.
     pub limit: usize,
+    /// Bytes handed to the interface and not transmitted by it, the kernel's overhead included. Of
+    /// datagrams also those that wait for that.
+    pub in_interface: usize,
     /// Datagrams lost because the buffer was full, since the socket was opened (modulo 2^32).
     pub drops: u32,
 }
 
-/// Returns the fill level of the receive buffer.
+/// Returns the fill levels of a socket's buffers.
 pub fn memory(socket: BorrowedFd<'_>) -> Memory {
     /// SK_MEMINFO_VARS: rmem_alloc, rcvbuf, wmem_alloc, sndbuf, fwd_alloc, wmem_queued, optmem,
     /// backlog, drops.
@@ -363,11 +366,13 @@ pub fn memory(socket: BorrowedFd<'_>) -> Memory {
     if code != 0 {
         return Memory::default();
     }
-    Memory { used: vars[0] as usize, limit: vars[1] as usize, drops: vars[8] }
+    let [used, limit, in_interface] = [vars[0], vars[1], vars[2]].map(|bytes| bytes as usize);
+    Memory { used, limit, in_interface, drops: vars[8] }
 }
 
-/// Returns the bytes that the kernel has not sent yet: of a TCP stream those never transmitted, of
-/// others all that it holds.
+/// Returns the bytes that the kernel has not transmitted yet. Of a TCP stream these are those in
+/// the socket's queue and those in the interface's, where a token bucket may hold them for 15 ms;
+/// not those that are on their way to the peer.
 pub fn unsent(socket: BorrowedFd<'_>, tcp: bool) -> usize {
     /// linux/sockios.h, the same on all architectures.
     const SIOCOUTQNSD: libc::c_int = 0x894b;
@@ -375,5 +380,6 @@ pub fn unsent(socket: BorrowedFd<'_>, tcp: bool) -> usize {
     let mut bytes: libc::c_int = 0;
     // SAFETY: both requests write one int to where the pointer says.
     let code = unsafe { libc::ioctl(socket.as_raw_fd(), request as _, ptr::from_mut(&mut bytes)) };
-    if code == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
+    let bytes = if code == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 };
+    bytes + if tcp { memory(socket).in_interface } else { 0 }
 }

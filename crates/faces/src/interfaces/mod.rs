@@ -59,6 +59,8 @@ pub struct Interface {
     pub loopback: bool,
     /// Maximum number of receive queues.
     pub queues: u32,
+    /// Whether it is a bridge of this machine.
+    pub is_bridge: bool,
     /// Usable addresses.
     pub addresses: BTreeSet<IpAddr>,
 }
@@ -70,6 +72,7 @@ impl Interface {
         self.mac = link.mac.filter(|_| link.hardware == ARPHRD_ETHER);
         self.mtu = link.mtu as usize;
         self.queues = link.queues;
+        self.is_bridge = link.is_bridge;
         self.up = link.flags & IFF_UP != 0;
         self.multicast = link.flags & IFF_MULTICAST != 0;
         self.loopback = link.flags & IFF_LOOPBACK != 0;
@@ -311,6 +314,7 @@ mod tests {
                 mtu: 1500,
                 mac: Some(Mac([2; 6])),
                 queues: 1,
+                is_bridge: false,
             })
         };
         let address = "fe80::1".parse().unwrap();

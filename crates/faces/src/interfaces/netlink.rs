@@ -40,6 +40,8 @@ const NEIGHBOUR_LEN: usize = 12;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
@@ -120,6 +122,8 @@ pub struct Link {
     pub mac: Option<Mac>,
     /// Maximum number of receive queues.
     pub queues: u32,
+    /// Whether it is a bridge of this machine.
+    pub is_bridge: bool,
 }
 
 /// The route of a datagram.
@@ -262,7 +266,7 @@ fn link(message: &[u8]) -> Option<Link> {
     if message.first() != Some(&0) {
         return None;
     }
-    let (mut name, mut mtu, mut mac, mut queues) = (None, None, None, 1);
+    let (mut name, mut mtu, mut mac, mut queues, mut is_bridge) = (None, None, None, 1, false);
     for (typ, value) in attributes(message.get(LINK_LEN..)?) {
         match typ {
             IFLA_IFNAME => {
@@ -271,6 +275,10 @@ fn link(message: &[u8]) -> Option<Link> {
             IFLA_MTU => mtu = u32_at(value, 0),
             IFLA_ADDRESS => mac = value.try_into().ok().map(Mac),
             IFLA_NUM_RX_QUEUES => queues = u32_at(value, 0)?,
+            IFLA_LINKINFO => {
+                is_bridge = attributes(value)
+                    .any(|(typ, kind)| typ == IFLA_INFO_KIND && kind == b"bridge\0");
+            }
             _ => {}
         }
     }
@@ -282,6 +290,7 @@ fn link(message: &[u8]) -> Option<Link> {
         mtu: mtu?,
         mac,
         queues,
+        is_bridge,
     })
 }
 
@@ -407,12 +416,14 @@ mod tests {
     fn link_messages_are_parsed() {
         let mtu = 1500u32.to_ne_bytes();
         // Attribute 60 is unknown.
-        let known: [(u16, &[u8]); 5] = [
+        let kind = attribute(1, b"bridge\0");
+        let known: [(u16, &[u8]); 6] = [
             (3, b"eth0\0"),
             (60, &[1, 2, 3, 4, 5]),
             (4, &mtu),
             (1, &[2, 0, 0, 0, 0, 7]),
             (32, &4u32.to_ne_bytes()),
+            (18, &kind),
         ];
         let mut bytes = message(RTM_NEWLINK, &link_head(0, 3, 0x1003), &known);
         bytes.extend(message(99, b"whatever", &[]));
@@ -426,6 +437,7 @@ mod tests {
             mtu: 1500,
             mac: Some(Mac([2, 0, 0, 0, 0, 7])),
             queues: 4,
+            is_bridge: true,
         };
         assert_eq!(
             events(&bytes).collect::<Vec<_>>(),

@@ -8,6 +8,7 @@
 //! without its descriptor, or one that is too long, is faulty.
 
 use core::fmt;
+use core::ops::Range;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -80,9 +81,10 @@ struct Chunk {
 #[derive(Debug)]
 pub struct FrameSocket {
     socket: OwnedFd,
+    /// Grows and never shrinks, so that no byte is cleared more than once.
     received: Vec<u8>,
-    /// Bytes of `received` that are taken.
-    taken: usize,
+    /// Where the bytes that were received and not taken lie in `received`.
+    unread: Range<usize>,
     files: VecDeque<OwnedFd>,
     queue: VecDeque<Chunk>,
     queued_bytes: usize,
@@ -96,7 +98,7 @@ impl FrameSocket {
         FrameSocket {
             socket,
             received: Vec::new(),
-            taken: 0,
+            unread: 0..0,
             files: VecDeque::new(),
             queue: VecDeque::new(),
             queued_bytes: 0,
@@ -195,33 +197,40 @@ impl FrameSocket {
         Ok(true)
     }
 
-    /// Reads once from the socket. Returns whether bytes arrived.
+    /// Reads once from the socket. Returns whether there may be more to read.
     ///
     /// # Errors
     /// Why the connection has ended. Frames received before can still be taken.
     pub fn receive(&mut self) -> Result<bool, SocketFault> {
-        if self.taken > 0 {
-            self.received.drain(..self.taken);
-            self.taken = 0;
+        if self.unread.start > 0 {
+            self.received.copy_within(self.unread.clone(), 0);
+            self.unread = 0..self.unread.len();
         }
-        let start = self.received.len();
-        self.received.resize(start + RECEIVE_LEN, 0);
+        let start = self.unread.end;
+        if self.received.len() < start + RECEIVE_LEN {
+            self.received.resize(start + RECEIVE_LEN, 0);
+        }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let into = &mut [IoSliceMut::new(&mut self.received[start..])];
+        let into = &mut [IoSliceMut::new(&mut self.received[start..start + RECEIVE_LEN])];
         let outcome = rustix::net::recvmsg(&self.socket, into, &mut control, flags);
-        self.received.truncate(start + outcome.as_ref().map_or(0, |received| received.bytes));
+        let bytes = outcome.as_ref().map_or(0, |received| received.bytes);
+        self.unread.end += bytes;
+        let mut has_files = false;
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(files) = message {
                 self.files.extend(files);
+                has_files = true;
             }
         }
         match outcome {
             Ok(_) if self.files.len() > FILES_MAX => Err(SocketFault::Framing),
-            Ok(received) if received.bytes == 0 => Err(SocketFault::Closed),
-            Ok(_) => Ok(true),
-            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+            Ok(_) if bytes == 0 => Err(SocketFault::Closed),
+            // The system ends a read early only after a descriptor.
+            Ok(_) => Ok(has_files || bytes == RECEIVE_LEN),
+            Err(Errno::AGAIN) => Ok(false),
+            Err(Errno::INTR) => Ok(true),
             Err(Errno::CONNRESET) => Err(SocketFault::Closed),
             Err(errno) => Err(SocketFault::System(errno)),
         }
@@ -232,7 +241,7 @@ impl FrameSocket {
     /// # Errors
     /// [`SocketFault::Framing`] if the peer sent anything else.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, SocketFault> {
-        let bytes = &self.received[self.taken..];
+        let bytes = &self.received[self.unread.clone()];
         if bytes.len() < HEADER_LEN {
             return Ok(None);
         }
@@ -249,7 +258,7 @@ impl FrameSocket {
             0 => None,
             _ => Some(self.files.pop_front().ok_or(SocketFault::Framing)?),
         };
-        self.taken += 4 + len;
+        self.unread.start += 4 + len;
         Ok(Some(Frame { kind, body, file }))
     }
 }

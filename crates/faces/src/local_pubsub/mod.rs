@@ -19,7 +19,7 @@ pub mod ring_reader;
 pub mod ring_writer;
 
 pub use frame_socket::{FrameSocket, SocketFault};
-pub use reader_page::{Progress, READER_SLOTS_MAX, ReaderPage, Wakeup};
+pub use reader_page::{Progress, READER_SLOTS_MAX, ReaderPage, Wakeup, item_bit};
 pub use ring::{RingFault, RingSize};
 pub use ring_reader::{ReadEvent, RingReader};
 pub use ring_writer::RingWriter;

@@ -7,7 +7,8 @@
 //! ```text
 //! 0     waits u32: 0 no, 1 by futex, 2 by a message to its node
 //! 8     mail u32: counts messages that its node has sent it
-//! 64    slots × { cursor u64 | delivered u64 | lost u64 }, 64 bytes apart; one per ring
+//! 64    slots × { cursor u64 | delivered u64 | lost u64 | items u64 }, 64 bytes apart; one per
+//!       ring. items: bit n mod 64 is set for each item n that wakes the reader; 0: all do
 //! ```
 
 use super::ring::RingFault;
@@ -30,7 +31,9 @@ const WAITS_BY_MESSAGE: u32 = 2;
 /// How a reader that waits is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wakeup {
-    /// It does not wait, or it has been woken.
+    /// It does not wait, or not for this item.
+    Unneeded,
+    /// It has been woken.
     Done,
     /// The publisher sends its node a message, for the node is the reader.
     Message,
@@ -108,8 +111,26 @@ impl ReaderPage {
     /// Wakes the reader if it has announced that it waits. Called after a record is written.
     pub fn wake(&self) -> Wakeup {
         fence(Ordering::SeqCst);
+        self.wake_waiting()
+    }
+
+    /// Wakes the reader if it has announced that it waits and an item of the ring in a slot is one
+    /// that wakes it. Called after a record of the item is written.
+    pub fn wake_for(&self, slot: u32, item: u32) -> Wakeup {
+        fence(Ordering::SeqCst);
         if self.waits().load(Ordering::Relaxed) == AWAKE {
-            return Wakeup::Done;
+            return Wakeup::Unneeded;
+        }
+        let items = self.0.word(slot_at(slot) + 24).load(Ordering::Acquire);
+        match items == 0 || items & item_bit(item) != 0 {
+            true => self.wake_waiting(),
+            false => Wakeup::Unneeded,
+        }
+    }
+
+    fn wake_waiting(&self) -> Wakeup {
+        if self.waits().load(Ordering::Relaxed) == AWAKE {
+            return Wakeup::Unneeded;
         }
         match self.waits().swap(AWAKE, Ordering::Relaxed) {
             WAITS_BY_MESSAGE => Wakeup::Message,
@@ -117,8 +138,14 @@ impl ReaderPage {
                 let _ = futex::wake(self.waits(), futex::Flags::empty(), 1);
                 Wakeup::Done
             }
-            _ => Wakeup::Done,
+            _ => Wakeup::Unneeded,
         }
+    }
+
+    /// Sets the items of a ring that wake this reader, as the union of their [`item_bit`]s; 0: all.
+    /// The caller then looks for records before it waits.
+    pub fn set_items(&self, slot: u32, items: u64) {
+        self.0.word(slot_at(slot) + 24).store(items, Ordering::Release);
     }
 
     /// Reports how far this reader has read a ring.
@@ -135,6 +162,12 @@ impl ReaderPage {
         let word = |at| self.0.word(at).load(Ordering::Acquire);
         Progress { cursor: word(at), delivered: word(at + 8), lost: word(at + 16) }
     }
+}
+
+/// Returns the bit of an item among those that wake a reader. Items whose numbers differ by a
+/// multiple of 64 share one.
+pub const fn item_bit(item: u32) -> u64 {
+    1 << (item % 64)
 }
 
 /// Returns the offset of a slot. Slots beyond the page share the last one.
@@ -154,9 +187,9 @@ mod tests {
         let other = ReaderPage::map(file.as_fd()).unwrap();
         page.report(3, Progress { cursor: 64, delivered: 2, lost: 1 });
         assert_eq!(other.progress(3), Progress { cursor: 64, delivered: 2, lost: 1 });
-        assert_eq!(other.wake(), Wakeup::Done);
+        assert_eq!(other.wake(), Wakeup::Unneeded);
         page.announce_wait(true);
-        assert_eq!((other.wake(), other.wake()), (Wakeup::Message, Wakeup::Done));
+        assert_eq!((other.wake(), other.wake()), (Wakeup::Message, Wakeup::Unneeded));
         page.announce_wait(false);
         let started = Instant::now();
         let thread = std::thread::spawn(move || {
@@ -166,5 +199,28 @@ mod tests {
         page.wait(Duration::from_secs(20));
         assert!(started.elapsed() < Duration::from_secs(10));
         assert_eq!(thread.join().unwrap(), Wakeup::Done);
+    }
+
+    #[test]
+    fn only_items_of_a_reader_wake_it() {
+        let (page, file) = ReaderPage::create().unwrap();
+        let other = ReaderPage::map(file.as_fd()).unwrap();
+        page.announce_wait(false);
+        assert_eq!(other.wake_for(2, 9), Wakeup::Done, "all items, as none is named");
+        page.set_items(2, item_bit(9) | item_bit(65));
+        page.report(2, Progress { cursor: 64, delivered: 2, lost: 1 });
+        for (slot, item, expected) in [
+            (2, 8, Wakeup::Unneeded),
+            (2, 9, Wakeup::Done),
+            (2, 1, Wakeup::Done),
+            (2, 129, Wakeup::Done),
+            (3, 8, Wakeup::Done),
+        ] {
+            page.announce_wait(false);
+            assert_eq!(other.wake_for(slot, item), expected, "{slot} {item}");
+        }
+        page.announce_wait(true);
+        assert_eq!(other.wake_for(2, 9), Wakeup::Message);
+        assert_eq!(other.wake_for(2, 9), Wakeup::Unneeded, "it does not wait");
     }
 }

@@ -4,6 +4,7 @@
 //! 0       magic u64 | ring bytes u64 | items u64
 //! 64      intent u64: bytes before (intent - ring bytes) may be overwritten
 //! 72      tail u64: end of the last complete record
+//! 80      restarts u64: how often a number of an item in the table was given to another one
 //! 192     mark u64 | earlier mark u64: starts of records, a quarter of the ring apart
 //! 4096    items × { sequence u64 | start of the last publication + 1 u64 }
 //! …       ring: records, each at a multiple of 32
@@ -13,6 +14,11 @@
 //! Positions count bytes since the start and never wrap. Invariant: a record at position *p* is
 //! intact while intent - *p* is at most the size of the ring. A reader copies first and then
 //! compares, as with a sequence lock.
+//!
+//! Stores become visible in this order: restarts before an entry that starts again; in an entry the
+//! start of a publication before its sequence number, and that before the next start; all of them
+//! before the tail. So a reader that has read the tail, then the start and then the sequence number
+//! knows whether records of the item are before the tail.
 
 use core::fmt;
 
@@ -29,6 +35,7 @@ pub(super) const SIZE_AT: usize = 8;
 pub(super) const ITEMS_AT: usize = 16;
 pub(super) const INTENT_AT: usize = 64;
 pub(super) const TAIL_AT: usize = 72;
+pub(super) const RESTARTS_AT: usize = 80;
 pub(super) const MARK_AT: usize = 192;
 pub(super) const EARLIER_MARK_AT: usize = 200;
 

@@ -6,15 +6,21 @@
 
 use super::ring::{
     EARLIER_MARK_AT, ELSEWHERE, FIRST, HEAD_LEN, INTENT_AT, ITEM_LEN, ITEMS_AT, LAST, MAGIC,
-    MAGIC_AT, MISSING, PAD, RECORD_LEN, RecordHeader, RingFault, RingSize, SIZE_AT, TAIL_AT,
+    MAGIC_AT, MISSING, PAD, RECORD_LEN, RESTARTS_AT, RecordHeader, RingFault, RingSize, SIZE_AT,
+    TAIL_AT,
 };
 use crate::shm::memory::ReadOnlyMemory;
 use core::sync::atomic::{Ordering, fence};
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 
+mod skip;
+
 /// Records that one call reads at most, so that a publisher of other items can't keep it busy.
 const RECORDS_PER_CALL: u32 = 4096;
+
+/// Records that a search for earlier publications looks at.
+const HISTORY_RECORDS_MAX: u32 = 262_144;
 
 /// What a call to [`RingReader::read`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +61,8 @@ struct ItemState {
 /// A publication of which not all records are read.
 #[derive(Clone, Copy, Debug)]
 struct Partial {
+    /// Position of its first record.
+    start: u64,
     item: u32,
     sequence: u64,
     total_bytes: u64,
@@ -68,9 +76,14 @@ pub struct RingReader {
     size: RingSize,
     cursor: u64,
     items: BTreeMap<u32, ItemState>,
+    /// Followed items by the bit that they have among those that wake the reader.
+    items_by_bit: [u32; 64],
     partial: Option<Partial>,
     /// Whether records were overwritten unread since all items were last compared.
     is_gapped: bool,
+    /// Number of restarts of items that is known here, and the position up to which all records
+    /// are read because of the last one.
+    restarts: (u64, u64),
     publication_bytes_max: usize,
 }
 
@@ -95,27 +108,38 @@ impl RingReader {
         if !is_as_told {
             return Err(RingFault::Layout);
         }
+        let restarts = (memory.load(RESTARTS_AT, Ordering::Acquire), 0);
         let cursor = memory.load(TAIL_AT, Ordering::Acquire);
         Ok(RingReader {
             memory,
             size,
             cursor,
             items: BTreeMap::new(),
+            items_by_bit: [0; 64],
             partial: None,
             is_gapped: false,
+            restarts,
             publication_bytes_max,
         })
     }
 
     /// Follows an item from the publication after sequence number `after` on, and reads the ring
-    /// again from `position` if that is earlier than what was read. Returns whether the item is in
-    /// the table.
+    /// again from `position` if that is earlier than what was read. A reader that follows no other
+    /// item leaves out what is before `position`. Returns whether the item is in the table.
     pub fn follow(&mut self, item: u32, position: u64, after: u64) -> bool {
         if item >= self.size.items {
             return false;
         }
-        self.items.entry(item).or_insert(ItemState { last: after, end: u64::MAX });
-        if position < self.cursor {
+        if self.items.is_empty() {
+            (self.cursor, self.partial, self.is_gapped) = (position, None, false);
+        }
+        self.items.entry(item).or_insert_with(|| {
+            self.items_by_bit[item as usize % 64] += 1;
+            ItemState { last: after, end: u64::MAX }
+        });
+        // The records of a publication follow each other: within one nothing is read again.
+        let is_within = self.partial.is_some_and(|partial| partial.start < position);
+        if position < self.cursor && !is_within {
             // Publications of other items are not returned twice: their numbers are known.
             self.cursor = position;
             self.partial = None;
@@ -138,7 +162,25 @@ impl RingReader {
     /// Ends following an item. Returns the sequence number up to which its publications are
     /// accounted for. `None` if it was not followed.
     pub fn unfollow(&mut self, item: u32) -> Option<u64> {
-        self.items.remove(&item).map(|state| state.last)
+        let state = self.items.remove(&item)?;
+        self.items_by_bit[item as usize % 64] -= 1;
+        Some(state.last)
+    }
+
+    /// Returns whether any item is followed. Otherwise there is nothing to read.
+    pub fn follows_any(&self) -> bool {
+        !self.items.is_empty()
+    }
+
+    /// Returns the sequence number up to which an item's publications are accounted for. `None` if
+    /// it is not followed.
+    pub fn accounted(&self, item: u32) -> Option<u64> {
+        self.items.get(&item).map(|state| state.last)
+    }
+
+    /// Returns whether the buffer has the first parts of a publication, and the others are to come.
+    pub const fn is_between_parts(&self) -> bool {
+        self.partial.is_some()
     }
 
     /// Returns the sequence number of an item's last publication; 0 if there was none. `None` for
@@ -162,18 +204,34 @@ impl RingReader {
         HEAD_LEN + item as usize * ITEM_LEN
     }
 
+    /// Returns the followed items, as those that wake the reader: see
+    /// [`ReaderPage::set_items`](super::ReaderPage::set_items).
+    pub fn followed_items(&self) -> u64 {
+        let bits = (0..).zip(&self.items_by_bit).filter(|(_, count)| **count > 0);
+        bits.fold(0, |items, (bit, _)| items | super::item_bit(bit))
+    }
+
     /// Reads the next publication of a followed item into `buffer`, which grows as needed and
-    /// never shrinks.
+    /// never shrinks. Between calls it may have the first parts of a publication: each reader needs
+    /// a buffer of its own, and nothing else may write to it.
     ///
     /// # Errors
     /// If the ring is not laid out as it must be. The ring must not be read further.
     pub fn read(&mut self, buffer: &mut Vec<u8>) -> Result<ReadEvent, RingFault> {
+        let mut others = 0;
         for _ in 0..RECORDS_PER_CALL {
             let tail = self.memory.load(TAIL_AT, Ordering::Acquire);
             if tail == self.cursor {
                 return Ok(self.lost_at_end().unwrap_or(ReadEvent::Empty));
             }
-            if tail.wrapping_sub(self.cursor) > u64::from(self.size.bytes) {
+            let is_overrun = tail.wrapping_sub(self.cursor) > u64::from(self.size.bytes);
+            if is_overrun || others == skip::OTHERS_MAX {
+                others = 0;
+                if self.skip_others(tail) {
+                    continue;
+                }
+            }
+            if is_overrun {
                 self.skip_overwritten(tail)?;
                 continue;
             }
@@ -182,7 +240,7 @@ impl RingReader {
                 continue;
             };
             match self.take(header, buffer) {
-                Ok(None) => {}
+                Ok(None) => others += 1,
                 Ok(Some(event)) => return Ok(event),
                 Err(Overwritten) => self.skip_overwritten(tail)?,
             }
@@ -202,7 +260,8 @@ impl RingReader {
     }
 
     /// Reads the last publication of an item, if it is still in the ring, and changes nothing
-    /// else. Returns its sequence number and length.
+    /// else. Returns its sequence number and length. The buffer must not be that of
+    /// [`read`](Self::read).
     pub fn peek_last(&mut self, item: u32, buffer: &mut Vec<u8>) -> Option<(u64, usize)> {
         if item >= self.size.items {
             return None;
@@ -223,6 +282,32 @@ impl RingReader {
             None => self.items.remove(&item),
         };
         found
+    }
+
+    /// Returns from which position, and after which sequence number, an item is to be followed so
+    /// that its last `count` publications are read, as far as the ring safely has them. `None` if
+    /// it has none. What is before the position `begin` belongs to an earlier item of the number.
+    pub fn history(&self, item: u32, count: u32, begin: u64) -> Option<(u64, u64)> {
+        let last = self.sequence(item).filter(|last| *last > 0)?;
+        let wanted = last.saturating_sub(u64::from(count));
+        let tail = self.tail();
+        let mark = self.memory.load(EARLIER_MARK_AT, Ordering::Acquire);
+        let is_usable = mark <= tail && tail - mark <= u64::from(self.size.bytes) / 4 * 3;
+        let mut position = if is_usable { mark.max(begin) } else { return None };
+        for _ in 0..HISTORY_RECORDS_MAX {
+            if position >= tail {
+                return None;
+            }
+            let header = self.header(position, tail).ok()??;
+            let is_plain = header.flags & (PAD | MISSING | ELSEWHERE) == 0;
+            let is_start = is_plain && header.flags & FIRST != 0 && header.item == item;
+            if is_start && header.sequence > wanted && header.sequence <= last {
+                let is_intact = !self.is_overwritten(position);
+                return is_intact.then_some((position, header.sequence - 1));
+            }
+            position += header.record_len();
+        }
+        None
     }
 
     /// Reads the publication that starts at the cursor, if all of it is intact.
@@ -306,7 +391,7 @@ impl RingReader {
             let (item, lost) = (header.item, header.sequence - last - 1);
             return Ok((lost > 0).then_some(ReadEvent::Lost { item, lost }));
         }
-        let Some(mut partial) = self.partial_for(&header) else {
+        let Some(mut partial) = self.partial_for(&header, position) else {
             return self.skip_from(position);
         };
         let end = partial.len + header.len as usize;
@@ -347,14 +432,14 @@ impl RingReader {
 
     /// Returns the publication that a record starts or continues. `None` if its first records are
     /// lost, if it is too long, or if the record contradicts the earlier ones.
-    fn partial_for(&mut self, header: &RecordHeader) -> Option<Partial> {
+    fn partial_for(&mut self, header: &RecordHeader, start: u64) -> Option<Partial> {
         let started = self.partial.take();
         let fits = header.total_bytes <= self.publication_bytes_max as u64;
         if header.flags & FIRST != 0 {
             let (item, sequence) = (header.item, header.sequence);
             let total_bytes = header.total_bytes;
             let is_whole = header.flags & LAST == 0 || total_bytes == u64::from(header.len);
-            let new = Partial { item, sequence, total_bytes, len: 0 };
+            let new = Partial { start, item, sequence, total_bytes, len: 0 };
             return (fits && is_whole && u64::from(header.len) <= total_bytes).then_some(new);
         }
         let partial = started?;
@@ -520,6 +605,59 @@ mod tests {
         publish(&mut writer, 1, 5, &[3; 40_000]);
         assert_eq!((late.unfollow(1), late.unfollow(1)), (Some(3), None));
         assert_eq!(late.peek_last(1, &mut buffer), Some((5, 40_000)), "also without following");
+    }
+
+    #[test]
+    fn item_followed_within_a_publication_of_another_one_loses_nothing() {
+        let (mut writer, _file, mut reader) = ring();
+        let part = |offset: u64, flags: u8| RecordHeader {
+            item: 1,
+            sequence: 1,
+            total_bytes: 200,
+            offset,
+            flags,
+            ..RecordHeader::default()
+        };
+        let mut buffer = Vec::new();
+        writer.write(part(0, FIRST), &[1; 100]);
+        let position = reader.tail();
+        writer.write(part(100, 0), &[1; 50]);
+        assert_eq!(reader.read(&mut buffer), Ok(ReadEvent::Empty));
+        reader.follow(2, position, 0);
+        writer.write(part(150, LAST), &[1; 50]);
+        publish(&mut writer, 2, 1, &[1; 10]);
+        let whole = ReadEvent::Publication { item: 1, sequence: 1, len: 200, lost: 0 };
+        assert_eq!(reader.read(&mut buffer), Ok(whole));
+        assert_eq!(drain(&mut reader), (vec![1], 0), "item 2");
+    }
+
+    #[test]
+    fn history_is_followed_as_far_as_the_ring_has_it() {
+        let (mut writer, file, reader) = ring();
+        assert_eq!(reader.history(1, 5, 0), None, "nothing is published");
+        for sequence in 1..=10 {
+            publish(&mut writer, 2, sequence, &[0; 50]);
+            publish(&mut writer, 1, sequence, &[sequence as u8; 100]);
+        }
+        let read = |count: u32| {
+            let mut late = RingReader::map(file.as_fd(), SIZE, 1 << 20).unwrap();
+            let (position, after) = late.history(1, count, 0)?;
+            late.follow(1, position, after);
+            Some(drain(&mut late))
+        };
+        assert_eq!(read(3), Some((vec![8, 9, 10], 0)));
+        assert_eq!(read(100), Some(((1..=10).collect(), 0)));
+        assert_eq!(reader.history(1, 100, reader.tail()), None, "those were of another item");
+        for sequence in 11..=5000 {
+            publish(&mut writer, 1, sequence, &[sequence as u8; 100]);
+        }
+        assert_eq!(read(3), Some((vec![4998, 4999, 5000], 0)));
+        let (sequences, lost) = read(100_000).unwrap();
+        assert!(lost == 0 && sequences.len() > 100 && sequences.last() == Some(&5000));
+        for sequence in 1..=5000 {
+            publish(&mut writer, 2, sequence, &[0; 100]);
+        }
+        assert_eq!(read(3), None, "overwritten");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use super::ring::{
     EARLIER_MARK_AT, FIRST, HEAD_LEN, INTENT_AT, ITEM_LEN, ITEMS_AT, LAST, MAGIC, MAGIC_AT,
-    MARK_AT, PAD, RECORD_LEN, RecordHeader, RingSize, SIZE_AT, TAIL_AT,
+    MARK_AT, PAD, RECORD_LEN, RESTARTS_AT, RecordHeader, RingSize, SIZE_AT, TAIL_AT,
 };
 use crate::shm::memory::{Memory, new_broadcast_file};
 use core::sync::atomic::{Ordering, fence};
@@ -87,10 +87,10 @@ impl RingWriter {
         self.memory.copy_in(at + RECORD_LEN, payload);
         let item = HEAD_LEN + header.item as usize * ITEM_LEN;
         if header.flags & FIRST != 0 {
-            self.memory.word(item + 8).store(start + 1, Ordering::Relaxed);
+            self.memory.word(item + 8).store(start + 1, Ordering::Release);
         }
         if header.flags & LAST != 0 {
-            self.memory.word(item).store(header.sequence, Ordering::Relaxed);
+            self.memory.word(item).store(header.sequence, Ordering::Release);
         }
         self.memory.word(TAIL_AT).store(end, Ordering::Release);
         self.tail = end;
@@ -101,10 +101,30 @@ impl RingWriter {
         }
     }
 
+    /// Raises an item's last sequence number, because publications up to it are not written.
+    /// Readers report them as lost with the item's next record, or its end.
+    pub fn skip_to(&self, item: u32, sequence: u64) {
+        let at = HEAD_LEN + item as usize * ITEM_LEN;
+        self.memory.word(at).store(sequence, Ordering::Release);
+    }
+
     /// Sets an item's last sequence number, without a publication, before its number is used.
     pub fn start_item(&self, item: u32, sequence: u64) {
         let at = HEAD_LEN + item as usize * ITEM_LEN;
+        let (last, start) = (self.memory.word(at), self.memory.word(at + 8));
+        if last.load(Ordering::Relaxed) != 0 || start.load(Ordering::Relaxed) != 0 {
+            // Records of the earlier item may be unread, and the entry no longer shows them.
+            self.memory.word(RESTARTS_AT).fetch_add(1, Ordering::Release);
+        }
+        start.store(0, Ordering::Release);
+        last.store(sequence, Ordering::Release);
+    }
+
+    /// Sets an item's entry to anything, as a hostile publisher may.
+    #[cfg(test)]
+    pub(super) fn set_entry(&self, item: u32, sequence: u64, start: u64) {
+        let at = HEAD_LEN + item as usize * ITEM_LEN;
         self.memory.word(at).store(sequence, Ordering::Relaxed);
-        self.memory.word(at + 8).store(0, Ordering::Relaxed);
+        self.memory.word(at + 8).store(start, Ordering::Relaxed);
     }
 }

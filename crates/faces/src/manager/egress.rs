@@ -158,6 +158,11 @@ impl Faces {
         self.internal_queue.pop()
     }
 
+    /// Returns whether [`next_internal`](Self::next_internal) has a packet.
+    pub const fn has_internal(&self) -> bool {
+        self.internal_queue.bytes() > 0
+    }
+
     pub(super) fn flush_face(&mut self, id: FaceId, pool: &mut Pool) {
         match self.slots.get(id) {
             Some(Face { dirty: true, transport: Transport::Stream(_), .. }) => {

@@ -3,7 +3,7 @@
 use super::Faces;
 use super::interfaces::interface_of;
 use crate::config::FaceOptions;
-use crate::datagram::ether::{self, EthernetInterface};
+use crate::datagram::ether::{self, ETHERTYPE_NDN, EthernetInterface};
 use crate::datagram::sys::{self, Received};
 use crate::datagram::{DatagramSocket, Medium, Peer};
 use crate::error::FaceError;
@@ -122,7 +122,7 @@ impl Faces {
         pool: &mut Pool,
     ) -> Result<(FaceId, Range<usize>, u64), DropReason> {
         let start = range.start;
-        let frame = ether::read(&pool.chunk_bytes(chunk)[range]);
+        let frame = ether::read(&pool.chunk_bytes(chunk)[range], ETHERTYPE_NDN);
         // A switch may send back our own frames.
         let Some(frame) = frame.filter(|frame| frame.source != own) else {
             return Err(DropReason::Malformed(Fault::UnknownPacket));

@@ -30,6 +30,13 @@ const DRAIN_PAUSE: Duration = Duration::from_millis(1);
 /// split.
 const UDP_PACKETS_PER_TURN: usize = 128;
 
+/// New peers after which a UDP socket is not read again in one call: creating a face, and closing
+/// another for it, takes as long as forwarding twenty packets, and forged sources bring one each.
+const NEW_PEERS_PER_TURN: u64 = 4;
+
+/// Messages per read of a flooded socket.
+const FLOOD_MESSAGES: usize = 4;
+
 /// Messages per read while the kernel merges many small datagrams into each.
 const MERGED_MESSAGES: usize = 2;
 
@@ -57,6 +64,18 @@ impl Faces {
             None => {}
         }
         self.take_last_packets(batch);
+    }
+
+    /// Returns whether the last turn of a ready socket brought new peers up to the limit of a turn,
+    /// so that other sockets come first.
+    #[inline]
+    pub fn is_flooded(&self, token: u64) -> bool {
+        match Token::from_bits(token) {
+            Some(Token::Datagram(index)) => {
+                self.sockets.get(index as usize).and_then(Option::as_ref).is_some_and(|s| s.flooded)
+            }
+            _ => false,
+        }
     }
 
     /// Receives a link packet from the router's management, on the internal face.
@@ -295,6 +314,11 @@ impl Faces {
         }
         if flags.contains(EventFlags::IN) {
             let batch_len_max = batch.len() + UDP_PACKETS_PER_TURN;
+            let new_peers = |sockets: &[Option<DatagramSocket>]| {
+                let socket = sockets.get(index).and_then(Option::as_ref);
+                socket.map_or(0, |socket| socket.accepted + socket.refused)
+            };
+            let before = new_peers(&self.sockets);
             for _ in 0..self.config.udp_reads_per_turn {
                 let may_have_more = match self.sockets.get(index) {
                     Some(Some(DatagramSocket { medium: Medium::Ether(_), .. })) => {
@@ -305,12 +329,22 @@ impl Faces {
                     Some(Some(DatagramSocket { merged: true, .. })) => {
                         self.read_udp::<MERGED_MESSAGES>(now, index, pool, batch)
                     }
+                    Some(Some(DatagramSocket { flooded: true, .. })) => {
+                        self.read_udp::<FLOOD_MESSAGES>(now, index, pool, batch)
+                    }
                     _ => self.read_udp::<{ sys::RECEIVED_MAX }>(now, index, pool, batch),
                 };
-                // Many merged datagrams in one read delay the other faces.
-                if !may_have_more || batch.len() >= batch_len_max {
+                // Many merged datagrams in one read delay the other faces, as do new peers.
+                if !may_have_more
+                    || batch.len() >= batch_len_max
+                    || new_peers(&self.sockets) >= before + NEW_PEERS_PER_TURN
+                {
                     break;
                 }
+            }
+            let new = new_peers(&self.sockets) - before;
+            if let Some(Some(socket)) = self.sockets.get_mut(index) {
+                socket.flooded = new >= if socket.flooded { 1 } else { NEW_PEERS_PER_TURN };
             }
         }
     }

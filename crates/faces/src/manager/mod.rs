@@ -358,6 +358,7 @@ impl Faces {
             up,
             expiry: face.expiry(&self.config),
             queue_bytes: self.waiting_bytes(face),
+            shaping: face.link.shaping_state(),
             counters: face.counters.clone(),
         }
     }

@@ -252,9 +252,7 @@ fn put_frames(
     write: impl Fn(usize, u16, &mut [u8]) -> Option<usize>,
 ) -> usize {
     for at in 0..count {
-        let put = port.put(|id, frame| write(at, id, frame));
-        // A kick may send frames in the ring and free entries.
-        if !put && (port.kick().is_err() || !port.put(|id, frame| write(at, id, frame))) {
+        if !port.put_or_kick(|id, frame| write(at, id, frame)) {
             return at;
         }
     }

@@ -107,6 +107,7 @@ impl Memory {
 
     /// Returns the word of 32 bits at an offset, which this end chose: one that threads can wait
     /// for (futex).
+    #[inline]
     pub fn futex_word(&self, at: usize) -> &AtomicU32 {
         assert!(at.is_multiple_of(4) && at + 4 <= self.len, "a word at {at} of {}", self.len);
         // SAFETY: as in `word`.
@@ -114,6 +115,7 @@ impl Memory {
     }
 
     /// Returns the word at an offset, which this end chose.
+    #[inline]
     pub fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.len, "a word at {at} of {}", self.len);
         // SAFETY: within the mapping and aligned, as asserted above (a mapping starts at a page),
@@ -123,6 +125,7 @@ impl Memory {
     }
 
     /// Copies bytes to an offset, which this end chose.
+    #[inline]
     pub fn copy_in(&self, at: usize, bytes: &[u8]) {
         assert!(
             at <= self.len && bytes.len() <= self.len - at,
@@ -139,6 +142,7 @@ impl Memory {
     }
 
     /// Copies bytes from an offset, which this end chose.
+    #[inline]
     pub fn copy_out(&self, at: usize, bytes: &mut [u8]) {
         assert!(
             at <= self.len && bytes.len() <= self.len - at,
@@ -177,11 +181,13 @@ impl ReadOnlyMemory {
     }
 
     /// Returns the word at an offset, which this end chose.
+    #[inline]
     pub fn load(&self, at: usize, ordering: Ordering) -> u64 {
         self.0.word(at).load(ordering)
     }
 
     /// Copies bytes from an offset, which this end chose.
+    #[inline]
     pub fn copy_out(&self, at: usize, bytes: &mut [u8]) {
         self.0.copy_out(at, bytes);
     }

@@ -351,6 +351,12 @@ impl Port {
         put
     }
 
+    /// Puts a frame into the ring; if that is full, the frames in it are sent first. Returns false
+    /// if it is still full.
+    pub fn put_or_kick(&mut self, write: impl Fn(u16, &mut [u8]) -> Option<usize>) -> bool {
+        self.put(&write) || self.kick().is_ok() && self.put(&write)
+    }
+
     /// Sends the frames in the ring.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 //! | file | content |
 //! |---|---|
 //! | `layout.rs` | positions of boxes, in columns from input to output |
+//! | `places.rs` | places of elements for an editor |
 //! | `route.rs` | a path around boxes for every connection, on a grid of characters |
 //! | `terminal.rs`, `svg.rs` | the grid as text and as a picture |
 //! | `mermaid.rs` | a flow chart for Mermaid to draw |
@@ -10,12 +11,14 @@
 
 mod layout;
 mod mermaid;
+mod places;
 mod route;
 mod services;
 mod svg;
 mod terminal;
 
 pub use mermaid::{mermaid, services_mermaid};
+pub use places::{PLACED_MAX, PlacedBox, PlacedLink, ends, places};
 
 use crate::{Graph, GraphFile, Source, Target};
 use layout::BoxArea;

@@ -14,10 +14,12 @@
 //! A statement ends at the end of its line, except within brackets and before `->`. The parser
 //! reports all mistakes at once: after a mistake it goes on with the next line.
 
+mod edit;
 mod network;
 mod scanner;
 mod write;
 
+pub use edit::{Edit, EditError, edit};
 pub use write::write;
 
 use crate::check::Unresolved;
@@ -127,6 +129,8 @@ struct Parser<'a> {
     chains: Vec<Vec<ChainEnd<'a>>>,
     unresolved: Unresolved,
     is_too_long: bool,
+    /// Statements without mistakes: byte offset and position of the start, and offset of the end.
+    spans: Vec<(usize, Position, usize)>,
     /// Statements about the network so far.
     network_items: usize,
 }
@@ -157,8 +161,9 @@ impl<'a> Parser<'a> {
         let mut scanner = Scanner::new(text);
         scanner.skip_blank_lines();
         while scanner.peek().is_some() {
-            let start = scanner.position();
+            let (start, start_offset) = (scanner.position(), scanner.offset(text));
             let read = self.statement(&mut scanner).and_then(|()| {
+                self.spans.push((start_offset, start, scanner.offset(text)));
                 scanner.skip_blank();
                 match scanner.peek() {
                     None | Some('\n') => Ok(()),

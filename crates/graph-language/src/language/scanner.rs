@@ -29,6 +29,16 @@ impl<'a> Scanner<'a> {
         Scanner { remaining: text, position: Position { line: 1, column: 1 } }
     }
 
+    /// Creates a scanner of the rest of a text from a position on, whose byte offset is `offset`.
+    pub(super) fn at(text: &'a str, offset: usize, position: Position) -> Self {
+        Scanner { remaining: &text[offset..], position }
+    }
+
+    /// Returns the byte offset in the text that it scans.
+    pub(super) const fn offset(&self, text: &str) -> usize {
+        text.len() - self.remaining.len()
+    }
+
     pub(super) const fn position(&self) -> Position {
         self.position
     }

@@ -14,15 +14,19 @@
 //! |---|---|
 //! | `wiring.rs` | connections as numbers |
 //! | `label.rs` | return labels |
+//! | `taps.rs` | captures between elements |
 //! | `transition.rs` | replacing the graph while packets flow |
 
 mod label;
+mod taps;
 mod transition;
 mod wiring;
 
+pub use taps::{PortSelection, StartedTap, TapError};
 pub use transition::{ChangeMode, ChangeSummary};
 
 use crate::model::{Graph, Position};
+use nw_element_api::capture::Taps;
 use nw_element_api::decode::{resolve_name_or_drop, resolve_names};
 use nw_element_api::parameters::{BuildContext, ParameterError};
 use nw_element_api::{
@@ -36,7 +40,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::vec::Drain;
 use transition::Transition;
-use wiring::{Destination, InputPort, Link, Wiring};
+use wiring::{Destination, InputPort, Link, TappedPort, Wiring};
 
 /// Packets per batch: memory is prefetched for all of them before the first is processed.
 pub const BATCH: usize = 64;
@@ -112,6 +116,9 @@ pub struct Engine {
     reads_names: bool,
     /// A change of the graph that is not complete.
     transition: Option<Box<Transition>>,
+    /// Captures at faces, which the host observes, and at output ports.
+    taps: Taps,
+    tapped_ports: Vec<TappedPort>,
     // Buffers reused for each packet.
     input_buffer: Vec<Packet>,
     /// What prefetching found for the packets of `batch`, at the same positions.
@@ -185,6 +192,8 @@ impl Engine {
             drops: DropCounters::default(),
             reads_names: false,
             transition: None,
+            taps: Taps::default(),
+            tapped_ports: Vec::new(),
             input_buffer: Vec::with_capacity(BATCH),
             predictions: Vec::with_capacity(BATCH),
             spare_runs: Vec::new(),
@@ -423,6 +432,10 @@ impl Engine {
                 self.emit_batch(destination, &mut group, pool, out);
                 return group;
             }
+            Destination::Tap(tap) => {
+                let link = self.observe(now, tap, &group, pool);
+                return self.run_batch(now, link, group, pool, out, pre_stages_only);
+            }
             Destination::InputPort(_) => {
                 group
                     .drain(..)
@@ -491,6 +504,10 @@ impl Engine {
                 Destination::InputPort(input) => {
                     steps += 1;
                     self.step(now, input, packet, steps, pool)
+                }
+                Destination::Tap(tap) => {
+                    let observed = self.observe(now, tap, core::slice::from_ref(&packet), pool);
+                    Some((observed, packet))
                 }
                 destination => {
                     self.emit(destination, packet, pool, out);
@@ -594,7 +611,7 @@ impl Engine {
                 }
                 meta => meta.egress,
             },
-            Destination::InputPort(_) | Destination::Unconnected => {
+            Destination::InputPort(_) | Destination::Tap(_) | Destination::Unconnected => {
                 return pool.drop_packet(packet, DropCause::Unconnected, &mut self.drops);
             }
         };

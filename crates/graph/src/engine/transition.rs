@@ -4,7 +4,7 @@
 //! Removed elements may still track pending Interests. [`ChangeMode`] decides what happens to
 //! these, and to packets that arrive in the meantime.
 
-use super::wiring::Wiring;
+use super::wiring::{TappedPort, Wiring};
 use super::{ElementSlot, Engine, Fault};
 use crate::model::{Graph, Node};
 use nw_element_api::parameters::BuildContext;
@@ -71,6 +71,11 @@ pub struct Transition {
 }
 
 impl Transition {
+    /// Sets the taps of the old wiring: see [`Wiring::set_taps`].
+    pub fn set_taps(&mut self, ports: &[TappedPort]) {
+        self.wiring.set_taps(ports);
+    }
+
     /// Attaches a face to the old wiring: see [`Wiring::attach_face`].
     pub fn attach_face(&mut self, face: FaceId, graph_face: usize) {
         self.wiring.attach_face(face, graph_face);
@@ -192,6 +197,7 @@ impl Engine {
                 None => self.wiring.attach_removed_face(*face, graph),
             }
         }
+        self.restore_taps();
         old_wiring
     }
 

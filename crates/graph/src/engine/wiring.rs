@@ -5,8 +5,8 @@ use crate::model::{ALL_KINDS, Graph, Source, Target};
 use nw_element_api::{FaceId, Kind};
 use std::collections::BTreeMap;
 
-/// Where a packet goes next, in two bytes: an input port, a face, the packet's egress face, or
-/// nothing.
+/// Where a packet goes next, in two bytes: an input port, a face, the packet's egress face, a tap,
+/// or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link(u16);
 
@@ -31,6 +31,8 @@ impl Link {
     pub const UNCONNECTED: Link = Link(u16::MAX);
     /// Out of the graph, by the packet's egress face.
     pub const EGRESS: Link = Link(u16::MAX - 1);
+    /// The first tap.
+    const FIRST_TAP: u16 = (INPUT_PORTS_MAX + FACES_MAX) as u16;
 
     /// Returns the link in decoded form.
     #[inline]
@@ -41,7 +43,8 @@ impl Link {
                 Destination::Face(usize::from(at) - INPUT_PORTS_MAX)
             }
             at if at == Link::EGRESS.0 => Destination::Egress,
-            _ => Destination::Unconnected,
+            at if at == Link::UNCONNECTED.0 => Destination::Unconnected,
+            at => Destination::Tap(usize::from(at - Link::FIRST_TAP)),
         }
     }
 }
@@ -55,9 +58,37 @@ pub enum Destination {
     Face(usize),
     /// Out of the graph, by the packet's egress face.
     Egress,
+    /// Through an entry of [`Wiring::tapped_links`].
+    Tap(usize),
     /// No connection.
     Unconnected,
 }
+
+/// An output port at which packets are captured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TappedPort {
+    /// Number by which captures know it.
+    pub number: u32,
+    /// Name of the element in the graph.
+    pub node: String,
+    /// Name of the port.
+    pub port: &'static str,
+}
+
+/// A link that leads through a tap.
+#[derive(Clone, Copy, Debug)]
+pub struct TappedLink {
+    /// Where packets go on.
+    pub link: Link,
+    /// Number of the port.
+    pub number: u32,
+    /// Index in [`Wiring::links`].
+    index: usize,
+}
+
+/// Maximum number of links that lead through taps.
+pub const TAPPED_LINKS_MAX: usize = 128;
+const _: () = assert!(Link::FIRST_TAP as usize + TAPPED_LINKS_MAX < Link::EGRESS.0 as usize);
 
 /// All connections of one graph, with packet counters.
 #[derive(Debug, Default)]
@@ -88,6 +119,10 @@ pub struct Wiring {
     by_face_slot: Vec<[Link; KINDS]>,
     /// True if no element tracks pending Interests: replies then find their way by return labels.
     pub uses_labels: bool,
+    /// Links that lead through taps.
+    pub tapped_links: Vec<TappedLink>,
+    /// By node and output port: the index in `links`.
+    outputs: BTreeMap<(String, &'static str), usize>,
 }
 
 /// Number of packet kinds.
@@ -130,6 +165,10 @@ impl Wiring {
             let input =
                 |port| InputPort { element: *slot as u16, port: port as u8, links: links as u16 };
             wiring.input_ports.extend((0..node.entry.ins.len()).map(input));
+            let outputs = node.entry.outs.iter().enumerate();
+            wiring
+                .outputs
+                .extend(outputs.map(|(at, out)| ((node.name.clone(), out.name), links + at)));
             links += node.entry.outs.len();
         }
         let fits = wiring.input_ports.len() <= INPUT_PORTS_MAX
@@ -249,6 +288,20 @@ impl Wiring {
                 .fill(is_pre_stage[node]);
         }
         input_ports
+    }
+
+    /// Leads packets of these output ports through taps, and those of all others as the graph
+    /// connects them. Ports that do not exist are ignored.
+    pub fn set_taps(&mut self, ports: &[TappedPort]) {
+        for tapped in self.tapped_links.drain(..) {
+            self.links[tapped.index] = tapped.link;
+        }
+        for TappedPort { number, node, port } in ports.iter().take(TAPPED_LINKS_MAX) {
+            let Some(index) = self.outputs.get(&(node.clone(), *port)).copied() else { continue };
+            let tap = Link(Link::FIRST_TAP + self.tapped_links.len() as u16);
+            let link = core::mem::replace(&mut self.links[index], tap);
+            self.tapped_links.push(TappedLink { link, number: *number, index });
+        }
     }
 
     /// Returns the index of an element's first entry in [`links`](Self::links).

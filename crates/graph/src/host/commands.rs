@@ -12,8 +12,9 @@ use nw_api::service::ServiceEventKind;
 use nw_element_api::{FaceId, Packet, PacketFailure, Timestamp, Value};
 use nw_elements::NameRouter;
 use nw_name::{Component, Name, NameRef};
-use nw_trust::{AuthorizationRequest, Clocks, PeerGroup, Requester};
-use nw_wire::{DataBuilder, DigestSha256, Interest, PACKET_LEN_MAX};
+use nw_trust::{AuthorizationRequest, Clocks, Command, CommandSigner, PeerGroup, Requester};
+use nw_wire::{DataBuilder, DigestSha256, Interest, KeyLocator, PACKET_LEN_MAX};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Freshness of answers, milliseconds.
@@ -40,6 +41,30 @@ impl Answers {
         }
         self.0.push_back((name.to_name(), face, answer.to_vec()));
     }
+}
+
+/// Key locators of the commands that registered routes, by element, prefix and face. An entry ends
+/// with its route.
+#[derive(Debug, Default)]
+pub(super) struct Registrants(BTreeMap<(String, Name, FaceId), String>);
+
+impl Registrants {
+    /// Returns the key locator of a registered route.
+    pub fn find(&self, node: &str, prefix: &Name, face: FaceId) -> Option<&str> {
+        self.0.get(&(node.to_owned(), prefix.clone(), face)).map(String::as_str)
+    }
+}
+
+/// Returns the key that a command names, for a person.
+fn signer(interest: &Interest<'_>) -> Option<String> {
+    Some(match Command::read(interest).ok()?.signer {
+        CommandSigner::Key(KeyLocator::Name(name)) => name.to_name().to_string(),
+        CommandSigner::Key(KeyLocator::Digest(digest)) => {
+            let digits = digest.iter().map(|byte| format!("{byte:02x}"));
+            format!("key {}", digits.collect::<String>())
+        }
+        CommandSigner::Digest => "no key".to_owned(),
+    })
 }
 
 /// Returns the name routers of a graph that hold commands for the host.
@@ -132,7 +157,9 @@ impl Host {
         };
         let clocks = Clocks { elapsed_ms: now.as_millis(), unix_ms: self.unix_ms(now) };
         let name = interest.name().to_name();
-        self.engine.with::<NameRouter, _>(
+        let registered = (command.verb == Verb::RibRegister)
+            .then(|| (node.to_owned(), command.prefix.clone(), ingress));
+        let response = self.engine.with::<NameRouter, _>(
             node,
             now,
             &mut self.pool,
@@ -141,14 +168,24 @@ impl Host {
                 let checked = router.authority_mut().check_command_offline(request, "rib", clocks);
                 if let Err((refusal, wanted)) = checked {
                     let reason = refusal.as_str();
-                    let failure = PacketFailure { name, reason, ingress, at: now };
+                    let (at, is_contested) = (now, false);
+                    let failure = PacketFailure { name, reason, ingress, at, is_contested };
                     router.record_refusal(failure, wanted);
                     let response = ControlResponse::refuse(403, refusal.to_string());
                     return (!refusal.is_silent()).then_some(response);
                 }
                 Some(apply(router, ingress, &command))
             },
-        )?
+        )?;
+        if let Some(route) = registered
+            && response.as_ref().is_some_and(ControlResponse::is_ok)
+        {
+            match signer(interest) {
+                Some(signer) => self.registrants.0.insert(route, signer),
+                None => self.registrants.0.remove(&route),
+            };
+        }
+        response
     }
 
     /// Logs changes of registered routes. `ended` is a face that just ended, and its name.
@@ -178,6 +215,10 @@ impl Host {
                 true => ServiceEventKind::RouteRegistered,
                 false => ServiceEventKind::RouteUnregistered,
             };
+            if !event.is_added {
+                let route = (node.to_owned(), event.prefix.clone(), event.face);
+                self.registrants.0.remove(&route);
+            }
             let ended = ended.filter(|(face, _)| *face == event.face);
             let link = ended.map(|(_, name)| name.clone()).or_else(|| self.link_name(event.face));
             let subject = EventSubject {

@@ -45,7 +45,7 @@ pub(super) struct ReportedFailures {
 
 impl Handle {
     /// Runs a function on the loop's thread and returns its result.
-    fn call<R: Send + 'static>(
+    pub(super) fn call<R: Send + 'static>(
         &self,
         call: impl FnOnce(&mut Host, Timestamp) -> R + Send + 'static,
     ) -> Result<R, HostError> {
@@ -142,6 +142,7 @@ impl Host {
                 face: failure.ingress.number(),
                 link: self.link_name(failure.ingress),
                 age_ms: now.since(failure.at).as_millis() as u64,
+                contested: failure.is_contested,
             };
             let values = status.values.iter().map(|(name, value)| ((*name).to_owned(), *value));
             Some(ServiceElement {
@@ -168,28 +169,32 @@ impl Host {
             &mut self.out,
             |router, _| {
                 let routes = router.routes().flat_map(|(prefix, hops)| {
-                    hops.iter().map(|hop| (prefix.to_string(), hop.clone()))
+                    hops.iter().map(|hop| (prefix.clone(), hop.clone()))
                 });
                 (router.control_routes().version, routes.collect::<Vec<_>>())
             },
         );
         let (version, hops) = routes?;
-        let route = |(prefix, hop): (String, nw_elements::name_router::SourcedHop)| ElementRoute {
-            prefix,
-            origin: match hop.origin {
-                RouteOrigin::Graph => ElementRouteOrigin::Graph,
-                RouteOrigin::Control => ElementRouteOrigin::Control,
-                RouteOrigin::Registration => ElementRouteOrigin::Registration,
-            },
-            link: match hop.link.as_str() {
-                "" => self.link_name(hop.face).unwrap_or_default(),
-                link => link.to_owned(),
-            },
-            face: (hop.face != FaceId::NONE).then(|| hop.face.number()),
-            cost: hop.cost,
-            expires_ms: (hop.until != Timestamp::NEVER)
-                .then(|| hop.until.since(now).as_millis() as u64),
-        };
+        let route =
+            |(prefix, hop): (nw_name::Name, nw_elements::name_router::SourcedHop)| ElementRoute {
+                registered_by: (hop.origin == RouteOrigin::Registration)
+                    .then(|| self.registrants.find(node, &prefix, hop.face).map(str::to_owned))
+                    .flatten(),
+                prefix: prefix.to_string(),
+                origin: match hop.origin {
+                    RouteOrigin::Graph => ElementRouteOrigin::Graph,
+                    RouteOrigin::Control => ElementRouteOrigin::Control,
+                    RouteOrigin::Registration => ElementRouteOrigin::Registration,
+                },
+                link: match hop.link.as_str() {
+                    "" => self.link_name(hop.face).unwrap_or_default(),
+                    link => link.to_owned(),
+                },
+                face: (hop.face != FaceId::NONE).then(|| hop.face.number()),
+                cost: hop.cost,
+                expires_ms: (hop.until != Timestamp::NEVER)
+                    .then(|| hop.until.since(now).as_millis() as u64),
+            };
         let mut routes: Vec<ElementRoute> = hops.into_iter().map(route).collect();
         routes.sort_by(|a, b| (&a.prefix, a.origin, &a.link).cmp(&(&b.prefix, b.origin, &b.link)));
         Some(ElementRoutes { version, routes })

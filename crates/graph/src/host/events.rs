@@ -86,6 +86,11 @@ impl EventLog {
         (missed, events)
     }
 
+    /// Returns the number of the last event; 0 before the first one.
+    pub fn last(&self) -> u64 {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).last
+    }
+
     /// Returns the number of the oldest event that is kept, or of the next one.
     pub fn first(&self) -> u64 {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

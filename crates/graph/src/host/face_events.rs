@@ -2,6 +2,7 @@
 
 use super::Host;
 use nw_api::service::ServiceEventKind;
+use nw_element_api::capture::FaceLabel;
 use nw_element_api::{FaceId, Timestamp};
 use nw_faces::{FaceEvent, FaceStatus};
 
@@ -16,7 +17,12 @@ impl Host {
                 FaceEvent::Created(status) => {
                     must_apply_routes |= self.on_face_created(now, &status);
                 }
-                FaceEvent::Destroyed(status, reason) => self.ended_faces.push((status, reason)),
+                FaceEvent::Destroyed(status, reason) => {
+                    let name = self.name_of(&status).unwrap_or_default();
+                    let label = || FaceLabel { name, uri: status.uri.to_string() };
+                    self.engine.taps().face_ended(status.id, label);
+                    self.ended_faces.push((status, reason));
+                }
                 FaceEvent::Up(id) => must_apply_routes |= self.on_face_up(now, id),
                 FaceEvent::Down(id) => self.on_face_down(now, id),
             }

@@ -12,6 +12,7 @@ mod endpoints;
 mod events;
 mod face_events;
 mod report;
+mod taps;
 mod worker_pool;
 
 pub use control::RouteError;
@@ -22,7 +23,7 @@ pub use report::{FaceReport, PortReport, Report};
 use crate::engine::{ChangeMode, Engine, Fault};
 use crate::model::Graph;
 use closing::ClosingFaces;
-use commands::Answers;
+use commands::{Answers, Registrants};
 use control::ReportedFailures;
 use crossbeam_channel::{Receiver, Sender};
 use endpoints::Endpoint;
@@ -217,6 +218,7 @@ pub struct Host {
     given_start_unix_ms: u64,
     reported: ReportedFailures,
     answers: Answers,
+    registrants: Registrants,
     /// Name routers that hold commands for the host.
     command_routers: Vec<String>,
     /// Whether the last change was complete when that was last reported.
@@ -290,6 +292,7 @@ impl Host {
             given_start_unix_ms: start_unix_ms,
             reported: ReportedFailures::default(),
             answers: Answers::default(),
+            registrants: Registrants::default(),
             command_routers: Vec::new(),
             was_changing: false,
         };
@@ -491,6 +494,7 @@ impl Host {
         }
         if !self.batch.is_empty() {
             self.schedule_failure_check(now);
+            self.engine.taps().incoming(now, &self.batch, &self.pool);
         }
         self.engine.process(now, &mut self.batch, &mut self.pool, &mut self.out);
         self.exchange_jobs(now);
@@ -552,6 +556,11 @@ impl Host {
     }
 
     fn send(&mut self, now: Timestamp) {
+        if !self.engine.taps().is_empty() {
+            self.engine.expire_taps(now);
+            let taps = self.engine.taps();
+            self.out.iter().for_each(|packet| taps.outgoing(now, packet, &self.pool));
+        }
         for packet in self.out.drain(..) {
             let egress = self.pool.meta(&packet).egress;
             self.faces.send(now, egress, packet, &mut self.pool);

@@ -199,6 +199,14 @@ pub struct BalancerCounters {
     members: BTreeMap<u8, MemberCounters>,
 }
 
+impl FromIterator<(u8, MemberCounters)> for BalancerCounters {
+    /// Collects the counters of members by number, without verdicts.
+    fn from_iter<T: IntoIterator<Item = (u8, MemberCounters)>>(members: T) -> Self {
+        let members = members.into_iter().collect();
+        BalancerCounters { members, ..BalancerCounters::default() }
+    }
+}
+
 impl BalancerCounters {
     /// Adds the counters of one CPU.
     pub(super) fn add(&mut self, counted: &[u64; WORDS]) {

@@ -77,9 +77,8 @@ pub fn permitted<T>(test: &str, outcome: Result<T, KernelError>) -> Option<T> {
     match outcome {
         Ok(done) => Some(done),
         Err(e @ KernelError::Rights { .. }) if !has_rights() => {
-            let _ = writeln!(
-                std::io::stderr(),
-                "skipped: {test}: no CAP_BPF and CAP_NET_ADMIN here ({e})"
+            let _ = std::io::stderr().write_all(
+                format!("skipped: {test}: no CAP_BPF and CAP_NET_ADMIN here ({e})\n").as_bytes(),
             );
             None
         }
@@ -90,9 +89,8 @@ pub fn permitted<T>(test: &str, outcome: Result<T, KernelError>) -> Option<T> {
 /// Returns whether this process has the rights; if not, prints that the test is skipped.
 pub fn may_run(test: &str) -> bool {
     if !has_rights() {
-        let _ = writeln!(
-            std::io::stderr(),
-            "skipped: {test}: this process has no CAP_BPF and CAP_NET_ADMIN"
+        let _ = std::io::stderr().write_all(
+            format!("skipped: {test}: this process has no CAP_BPF and CAP_NET_ADMIN\n").as_bytes(),
         );
     }
     has_rights()

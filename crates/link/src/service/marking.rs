@@ -4,8 +4,9 @@
 //! interval / sqrt(n + 1)", where n is the number of marks since the queue was last below the
 //! threshold.
 //!
-//! A threshold in bytes is a time on a slow link and nothing on a fast one. So a queue that the
-//! link sends within [`TARGET`] at its present rate is not long, whatever it holds.
+//! A threshold in bytes is a long time on a slow link and nothing on a fast one. So a queue that
+//! the link sends within [`TARGET`] at its present rate is not long, whatever it holds; and one that it
+//! takes longer than [`SLOW_TARGET`] for is long below the threshold too, from two packets on.
 //!
 //! A queue that fills within one interval would overflow before its first mark. So the interval is
 //! a quarter while the queue is above a quarter of its bound, and a sixteenth above half of it; a
@@ -58,6 +59,13 @@ pub struct QueueState {
 /// Time in which a link sends a queue that is not long.
 const TARGET: Duration = Duration::from_millis(2);
 
+/// Time for which a link sends a queue that is long although it is below the threshold: downloads
+/// limit their own queueing delay to about as much.
+const SLOW_TARGET: Duration = Duration::from_millis(10);
+
+/// Bytes of a queue that is never long: two packets.
+const SHORT_BYTES: u64 = 2 * nw_wire::PACKET_LEN_MAX as u64;
+
 /// Marking state of one face.
 #[derive(Clone, Debug, Default)]
 pub struct Marking {
@@ -68,6 +76,8 @@ pub struct Marking {
     /// Marks since the queue was last below the threshold.
     marks: u32,
     fill: Fill,
+    /// The queue is above the threshold, and not only long for a slow link.
+    is_above: bool,
     /// Bytes that the face had sent at `since`.
     sent_bytes: u64,
 }
@@ -83,11 +93,15 @@ impl Marking {
         sent_bytes: u64,
         (threshold, interval): (u64, Duration),
     ) -> bool {
-        if queue.bytes <= threshold {
+        if queue.bytes <= threshold.min(SHORT_BYTES) {
             if self.next.is_some() {
                 *self = Marking::default();
             }
             return false;
+        }
+        let is_above = queue.bytes > threshold;
+        if is_above != self.is_above {
+            *self = Marking { is_above, ..Marking::default() };
         }
         let fill = Fill::of(queue.bytes, queue.bytes_max);
         match self.next {
@@ -113,9 +127,10 @@ impl Marking {
     /// Returns whether the link needs longer than the target for the queue, at the rate since the
     /// last decision.
     fn is_long(&self, now: Timestamp, queue: QueueState, sent_bytes: u64) -> bool {
+        let target = if self.is_above { TARGET } else { SLOW_TARGET };
         let entered = sent_bytes.saturating_sub(self.sent_bytes) as f64;
         let elapsed = now.since(self.since).as_secs_f64();
-        queue.bytes as f64 * elapsed > entered * TARGET.as_secs_f64()
+        queue.bytes as f64 * elapsed > entered * target.as_secs_f64()
     }
 
     fn schedule(&mut self, marked: bool, fill: Fill, interval: Duration) {
@@ -174,6 +189,27 @@ mod tests {
             marking.is_due(Timestamp::from_millis(ms), queue, ms * 12_500, limits)
         };
         assert!((0..100).all(|ms| !due(ms)) && due(100));
+    }
+
+    #[test]
+    fn short_queue_of_a_slow_link_is_marked_by_its_time() {
+        let limits = (65_536, Duration::from_millis(100));
+        let first_mark = |bytes, bytes_per_ms: u64| {
+            let mut marking = Marking::default();
+            let queue = QueueState { bytes, bytes_max: 1 << 20 };
+            let mut at = |ms: u64| {
+                marking.is_due(Timestamp::from_millis(ms), queue, ms * bytes_per_ms, limits)
+            };
+            (0..1000).find(|ms| at(*ms))
+        };
+        // 20 Mbit/s: 10 ms are 25 KB.
+        assert_eq!(first_mark(26_000, 2_500), Some(100));
+        assert_eq!(first_mark(24_000, 2_500), None);
+        // 100 Mbit/s: below the threshold nothing takes 10 ms.
+        assert_eq!(first_mark(65_536, 12_500), None);
+        assert_eq!(first_mark(65_537, 12_500), Some(100));
+        // 1 Mbit/s: two packets are no queue.
+        assert_eq!(first_mark(17_600, 125), None);
     }
 
     #[test]

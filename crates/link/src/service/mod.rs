@@ -28,6 +28,7 @@ pub use peer_window::ReceiveWindow;
 pub use reassembly::{Reassembler, ReassemblyBudget};
 pub use reliability::{Reliability, ReliabilityAction};
 pub use settings::LinkSettings;
+pub use shaped::ShapingState;
 
 use crate::counters::DropRecorder;
 use crate::flags::FaceFlags;
@@ -348,7 +349,7 @@ impl LinkService {
         let meta = pool.meta(&packet);
         drops.face.count_in(meta.kind);
         if self.shaper.is_some() || meta.link.congestion_mark != 0 {
-            self.on_feedback(now, &packet, source, pool);
+            self.on_feedback(now, &packet, source, pool, drops);
         }
         Some(packet)
     }

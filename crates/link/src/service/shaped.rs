@@ -1,7 +1,7 @@
 //! The link service and its shaper: when a face gets one, and what it does to packets.
 
 use super::marking::QueueState;
-use super::shaping::{Admission, InterestShaper};
+use super::shaping::{Admission, InterestShaper, MarkAction};
 use super::{LinkService, Source};
 use crate::counters::DropRecorder;
 use crate::outbox::Outbox;
@@ -13,7 +13,25 @@ use nw_wire::NackReason;
 /// is 1, as in NFD, whose routers keep it when they pass it on.
 const MARK_FROM_BEYOND: u64 = 2;
 
+/// What the shaper of a face does now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShapingState {
+    /// Interests that wait for the link.
+    pub held: u64,
+    /// Data that may be requested, bytes per second. 0 while the rate is being learned.
+    pub bytes_per_s: u64,
+}
+
 impl LinkService {
+    /// Returns what the shaper does now. `None` while the link is not short.
+    pub fn shaping_state(&self) -> Option<ShapingState> {
+        let shaper = self.shaper.as_ref()?;
+        Some(ShapingState {
+            held: shaper.len() as u64,
+            bytes_per_s: shaper.bytes_per_s().map_or(0, |rate| rate as u64),
+        })
+    }
+
     /// Returns whether Interests of this face are shaped now.
     #[inline]
     pub const fn is_shaping(&self) -> bool {
@@ -57,6 +75,7 @@ impl LinkService {
                 meta.link.congestion_mark = (pause.as_millis() as u64).max(1);
                 meta.arrival = now;
                 drops.face.count_out_dropped(Kind::Interest);
+                drops.face.shaping.refused += 1;
                 Some(packet)
             }
         }
@@ -116,6 +135,7 @@ impl LinkService {
         packet: &Packet,
         source: Source,
         pool: &mut Pool,
+        drops: &mut DropRecorder<'_>,
     ) {
         let (bytes, meta) = pool.view_mut(packet);
         if meta.kind != Kind::Data {
@@ -129,8 +149,13 @@ impl LinkService {
         }
         if let Some(shaper) = &mut self.shaper {
             let name = meta.name.in_bytes(bytes);
-            if shaper.on_data(now, name, bytes.len(), marked) {
-                meta.link.congestion_mark = MARK_FROM_BEYOND;
+            match shaper.on_data(now, name, bytes.len(), marked) {
+                MarkAction::Keep => {}
+                MarkAction::Set => {
+                    meta.link.congestion_mark = MARK_FROM_BEYOND;
+                    drops.face.shaping.marked += 1;
+                }
+                MarkAction::Clear => meta.link.congestion_mark = 0,
             }
         }
         if meta.link.congestion_mark == 1 && self.settings.interest_shaping && !source.local {

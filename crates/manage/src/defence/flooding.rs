@@ -3,9 +3,10 @@
 //! Suspicion: more Interests than usual, and most of them without an answer, in two periods. A
 //! producer that fails leaves Interests unanswered too, but does not bring more of them.
 
-use super::{DefenceState, ElementSample};
+use super::{DefenceState, ElementSample, Erasure};
 use crate::target::Countermeasure;
 use nw_graph_language::network::Defence;
+use serde::{Deserialize, Serialize};
 
 /// Weight of a period in the slow average.
 const AVERAGE_WEIGHT: f64 = 0.05;
@@ -15,9 +16,10 @@ const LEARN_PERIODS: u32 = 10;
 const GROWTH_MIN: f64 = 2.0;
 
 /// The machine of one element.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Flooding {
     pub state: DefenceState,
+    #[serde(skip)]
     before: Option<(u64, ElementSample)>,
     periods: u32,
     /// Usual Interests per period.
@@ -32,7 +34,7 @@ impl Flooding {
         defence: &Defence,
         now_ms: u64,
         sample: &ElementSample,
-    ) -> Option<(String, Vec<String>)> {
+    ) -> Option<(String, Vec<Erasure>)> {
         let Some((start_ms, before)) = self.before.clone() else {
             self.before = Some((now_ms, sample.clone()));
             return None;
@@ -43,10 +45,14 @@ impl Flooding {
         self.before = Some((now_ms, sample.clone()));
         let interests = sample.interests.checked_sub(before.interests)?;
         let answered = sample.answered.checked_sub(before.answered)?.min(interests);
+        // Samples come late: numbers are those of a period of the wanted length.
+        let elapsed_ms = now_ms.saturating_sub(start_ms).max(1);
+        let scaled = |count: u64| count.saturating_mul(defence.period_ms) / elapsed_ms;
+        let (interests, answered) = (scaled(interests), scaled(answered));
         let unsatisfied = 1.0 - answered as f64 / interests.max(1) as f64;
         let is_many = interests >= defence.requests_min
             && interests as f64 > GROWTH_MIN * self.usual
-            && self.periods >= LEARN_PERIODS;
+            && !self.is_learning();
         let is_flood = is_many && unsatisfied > defence.threshold;
         let from = self.state;
         let reason = format!(
@@ -75,6 +81,11 @@ impl Flooding {
             let weight = AVERAGE_WEIGHT.max(1.0 / f64::from(self.periods));
             self.usual += weight * (interests as f64 - self.usual);
         }
+    }
+
+    /// Returns whether what is usual is not known yet, so that nothing can be suspicious.
+    pub fn is_learning(&self) -> bool {
+        self.periods < LEARN_PERIODS
     }
 
     pub fn countermeasures(&self, element: &str, defence: &Defence) -> Vec<Countermeasure> {

@@ -16,6 +16,7 @@ mod poisoning;
 use crate::document::Document;
 use crate::target::Countermeasure;
 use flooding::Flooding;
+use nw_elements::signature_verifier::Fault;
 use nw_graph_language::network::{Attack, Defence};
 use nw_graph_language::{Graph, Source, Target};
 use poisoning::Poisoning;
@@ -35,8 +36,17 @@ pub struct ElementSample {
     pub verified: u64,
     /// Names of Data that its verifier rejected since the last sample; newest last.
     pub failures: Vec<String>,
+    /// Names among them of which the verifier has accepted Data as well.
+    pub contested: Vec<String>,
+    /// Data that its verifier rejected since the last sample only because a certificate is missing.
+    pub unverifiable: u64,
     /// Interests received and not answered, by face of the document, since its start.
     pub unsatisfied: Vec<(String, u64)>,
+}
+
+/// Returns whether a verifier rejected a packet only because a certificate is missing.
+pub fn is_certificate_missing(reason: &str) -> bool {
+    reason == Fault::CertificateMissing.as_str()
 }
 
 /// State of the defence of one element.
@@ -71,8 +81,17 @@ pub struct DefenceEvent {
     pub to: DefenceState,
     /// Why, with figures: one sentence for a person.
     pub reason: String,
-    /// Prefixes to erase from all content stores, once.
-    pub erase: Vec<String>,
+    /// What to erase, once.
+    pub erase: Vec<Erasure>,
+}
+
+/// Packets to erase.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Erasure {
+    /// Prefix of their names.
+    pub prefix: String,
+    /// Element to erase them from, if it is a content store; `None`: from all content stores.
+    pub element: Option<String>,
 }
 
 /// State of the defence of one element, for a person.
@@ -86,13 +105,29 @@ pub struct DefenceStatus {
     pub state: DefenceState,
     /// Whether a person forbids countermeasures at the element.
     pub is_vetoed: bool,
+    /// Whether what is usual is not known yet: nothing is suspicious then.
+    pub is_learning: bool,
+    /// Why the state is what it is, with figures. Empty before the first change.
+    pub reason: String,
+    /// Countermeasures in effect.
+    pub countermeasures: Vec<Countermeasure>,
 }
 
 /// A machine of one element.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 enum Machine {
     Poisoning(Poisoning),
     Flooding(Flooding),
+}
+
+/// A machine as it is kept for the next process.
+#[derive(Serialize, Deserialize)]
+struct StoredMachine {
+    attack: Attack,
+    element: String,
+    reason: String,
+    machine: Machine,
 }
 
 /// The defences of a network.
@@ -100,6 +135,8 @@ enum Machine {
 pub struct Defences {
     machines: BTreeMap<(Attack, String), (Defence, Machine)>,
     vetoes: BTreeSet<String>,
+    /// Last reason of each machine.
+    reasons: BTreeMap<(Attack, String), String>,
 }
 
 impl Defences {
@@ -114,6 +151,7 @@ impl Defences {
         let graph = &document.file.graph;
         let watched = watched(document);
         self.machines.retain(|key, _| watched.contains_key(key));
+        self.reasons.retain(|key, _| watched.contains_key(key));
         let mut events = Vec::new();
         for (key, defence) in watched {
             let (attack, element) = &key;
@@ -138,6 +176,7 @@ impl Defences {
                 }
             };
             if let Some((reason, erase)) = decided {
+                self.reasons.insert(key.clone(), reason.clone());
                 let (element, attack) = (element.clone(), *attack);
                 let to = machine.state();
                 events.push(DefenceEvent { element, attack, from, to, reason, erase });
@@ -151,12 +190,10 @@ impl Defences {
         let is_allowed = |element: &String| !self.vetoes.contains(element);
         let mut all: Vec<Countermeasure> = Vec::new();
         for ((_, element), (defence, machine)) in &self.machines {
-            let made = match machine {
-                _ if !is_allowed(element) => Vec::new(),
-                Machine::Poisoning(machine) => machine.countermeasures(defence),
-                Machine::Flooding(machine) => machine.countermeasures(element, defence),
-            };
-            for made in made {
+            if !is_allowed(element) {
+                continue;
+            }
+            for made in machine.countermeasures(element, defence) {
                 // Two watched stores may lead to the same place.
                 if !all.iter().any(|known| known.element_name() == made.element_name()) {
                     all.push(made);
@@ -166,6 +203,39 @@ impl Defences {
         all
     }
 
+    /// Returns all states as JSON, for [`restore`](Self::restore) in the next process.
+    pub fn export(&self) -> String {
+        let stored = self.machines.iter().map(|(key, (_, machine))| StoredMachine {
+            attack: key.0,
+            element: key.1.clone(),
+            reason: self.reasons.get(key).cloned().unwrap_or_default(),
+            machine: machine.clone(),
+        });
+        // Numbers, texts and lists: this can't fail.
+        serde_json::to_string(&stored.collect::<Vec<_>>()).unwrap_or_default()
+    }
+
+    /// Takes over states of an earlier process, of elements that the document still watches in the
+    /// same way. Text of another version is ignored: the defences learn anew then.
+    pub fn restore(&mut self, document: &Document, text: &str) {
+        let watched = watched(document);
+        let stored: Vec<StoredMachine> = serde_json::from_str(text).unwrap_or_default();
+        for StoredMachine { attack, element, reason, machine } in stored {
+            let key = (attack, element);
+            let Some(defence) = watched.get(&key) else { continue };
+            let fits = match &machine {
+                Machine::Poisoning(machine) => {
+                    machine.has_path(&data_path(&document.file.graph, &key.1))
+                }
+                Machine::Flooding(_) => true,
+            };
+            if fits {
+                self.reasons.insert(key.clone(), reason);
+                self.machines.insert(key, (defence.clone(), machine));
+            }
+        }
+    }
+
     /// Forbids or allows countermeasures at an element. A veto removes what is in effect.
     pub fn set_veto(&mut self, element: &str, is_forbidden: bool) {
         if is_forbidden {
@@ -173,16 +243,30 @@ impl Defences {
         } else {
             self.vetoes.remove(element);
         }
+        self.remove(element);
+    }
+
+    /// Removes what is in effect for a watched element. Its defences learn anew what is usual.
+    pub fn remove(&mut self, element: &str) {
         self.machines.retain(|(_, watched), _| watched != element);
+        self.reasons.retain(|(_, watched), _| watched != element);
     }
 
     /// Returns the state of the defence of each watched element.
     pub fn status(&self, document: &Document) -> Vec<DefenceStatus> {
         let status = |(attack, element): &(Attack, String)| {
-            let machine = self.machines.get(&(*attack, element.clone()));
+            let key = (*attack, element.clone());
+            let machine = self.machines.get(&key);
+            let is_vetoed = self.vetoes.contains(element);
+            let in_effect = machine
+                .filter(|_| !is_vetoed)
+                .map(|(defence, machine)| machine.countermeasures(element, defence));
             DefenceStatus {
                 state: machine.map(|(_, machine)| machine.state()).unwrap_or_default(),
-                is_vetoed: self.vetoes.contains(element),
+                is_vetoed,
+                is_learning: machine.is_none_or(|(_, machine)| machine.is_learning()),
+                reason: self.reasons.get(&key).cloned().unwrap_or_default(),
+                countermeasures: in_effect.unwrap_or_default(),
                 element: element.clone(),
                 attack: *attack,
             }
@@ -196,6 +280,20 @@ impl Machine {
         match self {
             Machine::Poisoning(machine) => machine.state,
             Machine::Flooding(machine) => machine.state,
+        }
+    }
+
+    fn is_learning(&self) -> bool {
+        match self {
+            Machine::Poisoning(machine) => machine.is_learning(),
+            Machine::Flooding(machine) => machine.is_learning(),
+        }
+    }
+
+    fn countermeasures(&self, element: &str, defence: &Defence) -> Vec<Countermeasure> {
+        match self {
+            Machine::Poisoning(machine) => machine.countermeasures(defence),
+            Machine::Flooding(machine) => machine.countermeasures(element, defence),
         }
     }
 }
@@ -238,26 +336,88 @@ fn entered(graph: &Graph) -> Vec<String> {
 }
 
 /// Returns an element and those that its Data come from, nearest first: the places of a verifier on
-/// its path towards an origin of fake Data.
+/// its path towards an origin of fake Data. Of several elements that send Data to one, the path
+/// goes by the one that consumers do not enter, then by the one with most elements behind it.
 fn data_path(graph: &Graph, element: &str) -> Vec<String> {
-    use nw_element_api::Kind;
-    let mut path: Vec<String> = vec![element.to_owned()];
-    loop {
-        let last = path.last().and_then(|name| graph.node_index(name));
-        let Some(last) = last else { return path };
-        let sends_data = |connection: &&nw_graph_language::Connection| {
-            let into = matches!(connection.to, Target::Port(node, _) if node == last);
-            into && graph.kinds_from(connection.from).contains(&Kind::Data)
-                && graph.kinds_into(connection.to).contains(&Kind::Data)
-        };
-        let next = graph.connections.iter().filter(sends_data).find_map(|connection| {
-            let Source::Port(node, _) = connection.from else { return None };
-            let node = &graph.nodes[node];
-            (!path.contains(&node.name)).then(|| node.name.clone())
-        });
-        match next {
+    let Some(first) = graph.node_index(element) else { return vec![element.to_owned()] };
+    let mut path = vec![first];
+    while let Some(last) = path.last() {
+        let candidates: Vec<usize> =
+            data_senders(graph, *last).into_iter().filter(|node| !path.contains(node)).collect();
+        let merit = |node: &usize| (!is_open(graph, *node), behind(graph, *node, &path));
+        // The last of equals is taken, so from the end of the file.
+        match candidates.into_iter().rev().max_by_key(merit) {
             Some(next) => path.push(next),
-            None => return path,
+            None => break,
         }
+    }
+    path.into_iter().map(|node| graph.nodes[node].name.clone()).collect()
+}
+
+/// Returns the elements that send Data to one, in the order of the file.
+fn data_senders(graph: &Graph, node: usize) -> Vec<usize> {
+    use nw_element_api::Kind;
+    let sends_data = |connection: &&nw_graph_language::Connection| {
+        matches!(connection.to, Target::Port(to, _) if to == node)
+            && graph.kinds_from(connection.from).contains(&Kind::Data)
+            && graph.kinds_into(connection.to).contains(&Kind::Data)
+    };
+    let mut senders = Vec::new();
+    for connection in graph.connections.iter().filter(sends_data) {
+        if let Source::Port(from, _) = connection.from
+            && !senders.contains(&from)
+        {
+            senders.push(from);
+        }
+    }
+    senders
+}
+
+/// Returns whether an element receives packets of any peer that connects.
+fn is_open(graph: &Graph, node: usize) -> bool {
+    graph.connections.iter().any(|connection| {
+        let is_own = matches!(connection.to, Target::Port(to, _) if to == node);
+        is_own
+            && matches!(connection.from, Source::Face(face)
+                if graph.faces[face].is_listener && !graph.faces[face].is_single_peer)
+    })
+}
+
+/// Returns the number of elements that Data of one come from, itself included, without `path`.
+fn behind(graph: &Graph, node: usize, path: &[usize]) -> usize {
+    let mut found = vec![node];
+    let mut next = 0;
+    while let Some(node) = found.get(next).copied() {
+        next += 1;
+        for sender in data_senders(graph, node) {
+            if !found.contains(&sender) && !path.contains(&sender) {
+                found.push(sender);
+            }
+        }
+    }
+    found.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_leads_away_from_consumers_and_by_most_elements() {
+        // The dispatcher at the consumers is named first, as is a shorter branch.
+        let text = "face c listens unix:///tmp/c\nface p = unix:///tmp/p\nface q = unix:///tmp/q\n\
+            pd = packet_dispatcher\ncs = content_store\nbr = backward_router\nnr = name_router\n\
+            cs2 = content_store\nsf = strategy_forwarder(routes = [\"/ p\"])\n\
+            nr2 = name_router\nc -> pd.packet\npd.interest -> cs.interest\npd.data -> br.data\n\
+            pd.nack -> br.nack\ncs.hit -> faces\ncs.miss -> br.interest -> nr.interest\n\
+            q -> nr2.data -> br.data\nq -> nr2.nack -> br.nack\nq -> nr2.interest -> faces\n\
+            nr.interest -> cs2.interest\ncs2.hit -> nr.data\ncs2.miss -> sf.interest -> faces\n\
+            p -> sf.data -> cs2.data -> nr.data -> br.data -> cs.data -> faces\n\
+            p -> sf.nack -> nr.nack -> br.nack -> faces\np -> nr.interest\n";
+        let document =
+            Document::read("n", "n.graph", text).unwrap_or_else(|error| panic!("{error}"));
+        let path = data_path(&document.file.graph, "cs");
+        assert_eq!(path, ["cs", "br", "nr", "cs2", "sf"]);
+        assert_eq!(data_path(&document.file.graph, "none"), ["none"]);
     }
 }

@@ -5,11 +5,17 @@
 //! popular are not suspicious, which turn hits into misses, nor are more consumers. Proof: a
 //! verifier before the store rejects Data. Then what may be poisoned is erased, and the verifier
 //! moves towards the origin: a second one is tried one element further, and the first is taken out
-//! when the second one rejects Data.
+//! when the second one rejects Data. A store that it has passed may hold fakes that came by before:
+//! what is poisoned is erased from it once more.
+//!
+//! Names that are rejected again and again feed a filter before the verifier, each for as many
+//! periods as the verifier stays. A name that also had valid Data is never filtered: else fakes of
+//! good names would make the network itself refuse the good Data.
 
-use super::{DefenceState, ElementSample};
+use super::{DefenceState, ElementSample, Erasure};
 use crate::target::Countermeasure;
 use nw_graph_language::network::Defence;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Weight of a period in the slow averages.
@@ -18,6 +24,9 @@ const AVERAGE_WEIGHT: f64 = 0.05;
 const LEARN_PERIODS: u32 = 10;
 /// Fall of the hit ratio, in mean deviations, that is suspicious.
 const DEVIATIONS: f64 = 4.0;
+/// Fall of the hit ratio, as a share of it, that is suspicious whatever its deviation: that of a
+/// store that has just been filled is large.
+const FALL_SURE: f64 = 0.5;
 /// Growth of the hits that speaks against an attack: it shows that there are more consumers.
 const HITS_GROWTH_MAX: f64 = 1.1;
 /// Share of the additional misses that additional Interests must account for.
@@ -28,11 +37,19 @@ const FAILURES_MIN: usize = 3;
 const TRIAL_PERIODS: u32 = 2;
 /// Most prefixes that are erased at once.
 const ERASE_MAX: usize = 16;
+/// Most prefixes that are erased in the course of one attack.
+const ERASED_MAX: usize = 256;
+/// Rejected Data of one name after which the name is filtered.
+const FILTER_MIN: u32 = 2;
+/// Fall of hits and growth of requests that chance explains, in mean deviations.
+const CHANCE: f64 = 3.0;
 /// Most names that a filter rejects.
 const FILTER_MAX: usize = 64;
+/// Most names that are counted.
+const REJECTED_MAX: usize = 1024;
 
 /// The machine of one content store.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Poisoning {
     pub state: DefenceState,
     /// Places of a verifier: the store, and the elements that its Data come from.
@@ -44,34 +61,64 @@ pub(super) struct Poisoning {
     /// Whether the place after the current one has been tried in vain.
     is_last: bool,
     average: Averages,
+    #[serde(skip)]
     before: Option<(u64, ElementSample)>,
     /// Names rejected in the period so far, by element.
+    #[serde(skip)]
     failures: BTreeMap<String, Vec<String>>,
-    /// Names rejected so far and how often.
-    rejected: BTreeMap<String, u32>,
+    /// Data in the period so far that lack a certificate.
+    #[serde(skip)]
+    unverifiable: u64,
+    /// Names rejected so far.
+    rejected: BTreeMap<String, RejectedName>,
+    /// Prefixes erased in the course of the attack.
+    erased: BTreeSet<String>,
     quiet: u32,
 }
 
+/// A name whose Data were rejected.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct RejectedName {
+    /// Data rejected, or filtered in later periods.
+    count: u32,
+    /// Whether Data of this name were valid as well: it is never filtered.
+    is_contested: bool,
+    /// Periods that it has been filtered for. `None` while it is not.
+    filtered_periods: Option<u32>,
+}
+
+impl RejectedName {
+    fn is_filtered(&self) -> bool {
+        self.filtered_periods.is_some() && !self.is_contested
+    }
+}
+
 /// Slow averages over periods with enough requests.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Averages {
     periods: u32,
     ratio: f64,
     deviation: f64,
     requests: f64,
     misses: f64,
+    /// Mean deviation of the hits.
+    hits_deviation: f64,
 }
 
-/// One period of a store.
+/// One period of a store. Numbers are those of a period of the wanted length: samples come late.
 #[derive(Clone, Copy, Debug)]
 struct Period {
-    requests: u64,
+    requests: f64,
     ratio: f64,
 }
 
 impl Period {
     fn misses(&self) -> f64 {
-        self.requests as f64 * (1.0 - self.ratio)
+        self.requests * (1.0 - self.ratio)
+    }
+
+    fn hits(&self) -> f64 {
+        self.requests * self.ratio
     }
 }
 
@@ -83,21 +130,33 @@ impl Averages {
         let deviation = (period.ratio - self.ratio).abs();
         if self.periods > 1 {
             self.deviation += weight * (deviation - self.deviation);
+            let hits_deviation = (period.hits() - self.hits()).abs();
+            self.hits_deviation += weight * (hits_deviation - self.hits_deviation);
         }
         self.ratio += weight * (period.ratio - self.ratio);
-        self.requests += weight * (period.requests as f64 - self.requests);
+        self.requests += weight * (period.requests - self.requests);
         self.misses += weight * (period.misses() - self.misses);
+    }
+
+    fn hits(&self) -> f64 {
+        self.requests - self.misses
+    }
+
+    fn is_learning(&self) -> bool {
+        self.periods < LEARN_PERIODS
     }
 
     fn is_suspicious(&self, period: &Period, fall: f64) -> bool {
         let is_low = period.ratio < self.ratio * (1.0 - fall)
-            && self.ratio - period.ratio > DEVIATIONS * self.deviation;
+            && self.ratio - period.ratio
+                > (DEVIATIONS * self.deviation).min(FALL_SURE * self.ratio);
         let more_misses = period.misses() - self.misses;
-        let more_requests = period.requests as f64 - self.requests;
+        let more_requests = period.requests - self.requests;
         let is_added = more_requests >= ADDED_SHARE * more_misses;
-        let hits = period.requests as f64 * period.ratio;
-        let has_no_more_hits = hits <= HITS_GROWTH_MAX * (self.requests - self.misses);
-        self.periods >= LEARN_PERIODS && is_low && is_added && has_no_more_hits
+        let growth = (HITS_GROWTH_MAX - 1.0) * self.hits();
+        let chance = CHANCE * self.hits_deviation;
+        let has_no_more_hits = period.hits() <= self.hits() + growth.max(chance);
+        !self.is_learning() && is_low && is_added && has_no_more_hits
     }
 }
 
@@ -112,9 +171,23 @@ impl Poisoning {
             average: Averages::default(),
             before: None,
             failures: BTreeMap::new(),
+            unverifiable: 0,
             rejected: BTreeMap::new(),
+            erased: BTreeSet::new(),
             quiet: 0,
         }
+    }
+
+    /// Returns whether its verifiers could be at these places: after a restart the document may be
+    /// another one.
+    pub fn has_path(&self, path: &[String]) -> bool {
+        let last = self.place + usize::from(self.trial.is_some());
+        self.path == path && last < path.len()
+    }
+
+    /// Returns whether what is usual is not known yet, so that nothing can be suspicious.
+    pub fn is_learning(&self) -> bool {
+        self.average.is_learning()
     }
 
     /// Takes samples; at the end of a period returns what was decided, if anything.
@@ -123,10 +196,19 @@ impl Poisoning {
         defence: &Defence,
         now_ms: u64,
         samples: &[ElementSample],
-    ) -> Option<(String, Vec<String>)> {
-        for sample in samples.iter().filter(|sample| self.path.contains(&sample.element)) {
+    ) -> Option<(String, Vec<Erasure>)> {
+        for sample in samples {
+            if !self.path.contains(&sample.element) {
+                continue;
+            }
             let names = self.failures.entry(sample.element.clone()).or_default();
             names.extend(sample.failures.iter().take(1024 - names.len().min(1024)).cloned());
+            self.unverifiable += sample.unverifiable;
+            for name in &sample.contested {
+                if let Some(rejected) = self.rejected_name(name) {
+                    rejected.is_contested = true;
+                }
+            }
         }
         let sample = samples.iter().find(|sample| sample.element == self.path[0])?;
         let Some((start_ms, before)) = &self.before else {
@@ -136,12 +218,64 @@ impl Poisoning {
         if now_ms.saturating_sub(*start_ms) < defence.period_ms {
             return None;
         }
-        let period = period(before, sample);
+        let elapsed_ms = now_ms.saturating_sub(*start_ms);
+        let period = period(before, sample, defence.period_ms as f64 / elapsed_ms as f64);
         self.before = Some((now_ms, sample.clone()));
         let failures = std::mem::take(&mut self.failures);
         let from = self.state;
         let decided = self.decide(defence, period, &failures);
-        decided.filter(|_| self.state != from || self.trial == Some(0))
+        decided
+            .filter(|(_, erase)| self.state != from || self.trial == Some(0) || !erase.is_empty())
+    }
+
+    /// Returns the entry of a name, a new one if there is room.
+    fn rejected_name(&mut self, name: &str) -> Option<&mut RejectedName> {
+        let is_full = |rejected: &BTreeMap<String, RejectedName>| {
+            rejected.len() >= REJECTED_MAX && !rejected.contains_key(name)
+        };
+        if is_full(&self.rejected) {
+            // A name that was rejected once tells nothing: others take its place.
+            self.rejected.retain(|_, rejected| rejected.count > 1 || rejected.is_contested);
+        }
+        let is_full = is_full(&self.rejected);
+        (!is_full).then(|| self.rejected.entry(name.to_owned()).or_default())
+    }
+
+    /// Notes rejected names, and lets go of names that were filtered for long enough.
+    fn note_rejected(&mut self, names: &[&String], periods_max: u32) {
+        for name in names {
+            if let Some(rejected) = self.rejected_name(name) {
+                rejected.count += 1;
+            }
+        }
+        let filtered = self.rejected.values().filter(|rejected| rejected.is_filtered()).count();
+        let mut free = FILTER_MAX.saturating_sub(filtered);
+        self.rejected.retain(|_, rejected| {
+            match &mut rejected.filtered_periods {
+                Some(periods) => *periods += 1,
+                none if rejected.count >= FILTER_MIN && !rejected.is_contested && free > 0 => {
+                    (*none, free) = (Some(0), free - 1);
+                }
+                None => {}
+            }
+            rejected.filtered_periods.is_none_or(|periods| periods <= periods_max)
+        });
+    }
+
+    /// Returns the prefixes of rejected names that have not been erased yet, and notes them.
+    fn take_new_prefixes(&mut self, names: &[&String]) -> Vec<Erasure> {
+        let mut new = prefixes(names);
+        new.retain(|prefix| self.erased.len() < ERASED_MAX && self.erased.insert(prefix.clone()));
+        new.into_iter().map(|prefix| Erasure { prefix, element: None }).collect()
+    }
+
+    /// Returns all prefixes of the attack, to be erased from the element before which the verifier
+    /// is now.
+    fn passed_prefixes(&self) -> impl Iterator<Item = Erasure> {
+        let element = Some(self.path[self.place].clone());
+        let erasure =
+            move |prefix: &String| Erasure { prefix: prefix.clone(), element: element.clone() };
+        self.erased.iter().map(erasure)
     }
 
     fn decide(
@@ -149,10 +283,11 @@ impl Poisoning {
         defence: &Defence,
         period: Option<Period>,
         failures: &BTreeMap<String, Vec<String>>,
-    ) -> Option<(String, Vec<String>)> {
+    ) -> Option<(String, Vec<Erasure>)> {
         match self.state {
             DefenceState::Normal | DefenceState::Suspicious => {
-                let period = period.filter(|period| period.requests >= defence.requests_min)?;
+                let is_enough = |period: &Period| period.requests >= defence.requests_min as f64;
+                let period = period.filter(is_enough)?;
                 self.suspect(defence, &period)
             }
             DefenceState::Verifying
@@ -162,7 +297,7 @@ impl Poisoning {
         }
     }
 
-    fn suspect(&mut self, defence: &Defence, period: &Period) -> Option<(String, Vec<String>)> {
+    fn suspect(&mut self, defence: &Defence, period: &Period) -> Option<(String, Vec<Erasure>)> {
         if !self.average.is_suspicious(period, defence.threshold) {
             self.average.learn(period);
             self.state = DefenceState::Normal;
@@ -188,18 +323,19 @@ impl Poisoning {
         defence: &Defence,
         period: Option<Period>,
         failures: &BTreeMap<String, Vec<String>>,
-    ) -> Option<(String, Vec<String>)> {
+    ) -> Option<(String, Vec<Erasure>)> {
         let names: Vec<&String> = failures.values().flatten().collect();
+        let unverifiable = std::mem::take(&mut self.unverifiable);
+        if unverifiable > names.len() as u64 && self.state == DefenceState::Verifying {
+            return Some((self.give_up(unverifiable), Vec::new()));
+        }
         let is_known = !matches!(self.state, DefenceState::Verifying);
         if names.len() < if is_known { 1 } else { FAILURES_MIN } {
             return self.calm_down(defence, period);
         }
         self.quiet = 0;
-        for name in &names {
-            if self.rejected.len() < FILTER_MAX || self.rejected.contains_key(*name) {
-                *self.rejected.entry((*name).clone()).or_default() += 1;
-            }
-        }
+        self.note_rejected(&names, defence.quiet_periods);
+        let mut erase = self.take_new_prefixes(&names);
         let count = names.len();
         if !is_known {
             self.state = DefenceState::Confirmed;
@@ -208,15 +344,30 @@ impl Poisoning {
                 "the verifier before {} rejected {count} Data, such as {}",
                 self.path[0], names[0]
             );
-            return Some((reason, prefixes(&names)));
+            return Some((reason, erase));
         }
+        let place = self.place;
         let reason = self.approach(failures);
+        if self.place != place {
+            erase.extend(self.passed_prefixes());
+        }
         if self.trial.is_none() {
             self.state = DefenceState::Isolated;
         } else if self.state == DefenceState::Quiet {
             self.state = DefenceState::Confirmed;
         }
-        Some((reason, Vec::new()))
+        Some((reason, erase))
+    }
+
+    /// Takes the verifier out, which rejects good Data as well, and learns anew what is usual.
+    fn give_up(&mut self, unverifiable: u64) -> String {
+        self.state = DefenceState::Normal;
+        self.average = Averages::default();
+        (self.quiet, self.place, self.trial, self.is_last) = (0, 0, None, false);
+        format!(
+            "{unverifiable} Data could not be verified, as certificates are missing that lead to \
+             the anchors of `trust`: without them good Data are lost"
+        )
     }
 
     /// Moves the verifier towards the origin while the one that is tried further on rejects Data.
@@ -247,8 +398,9 @@ impl Poisoning {
         &mut self,
         defence: &Defence,
         period: Option<Period>,
-    ) -> Option<(String, Vec<String>)> {
+    ) -> Option<(String, Vec<Erasure>)> {
         self.quiet += 1;
+        self.note_rejected(&[], defence.quiet_periods);
         let was_attack = self.state != DefenceState::Verifying;
         if self.quiet < defence.quiet_periods {
             if was_attack {
@@ -259,6 +411,7 @@ impl Poisoning {
         }
         self.state = DefenceState::Normal;
         self.rejected.clear();
+        self.erased.clear();
         (self.quiet, self.place, self.trial, self.is_last) = (0, 0, None, false);
         if let (false, Some(period)) = (was_attack, period) {
             // No attack: the level of now is the usual one.
@@ -281,26 +434,27 @@ impl Poisoning {
             sample: defence.sample,
             is_isolated: defence.is_isolated,
         };
-        let mut all = vec![verify(self.place)];
+        // The filter first: what it rejects is not verified.
+        let filtered = self.rejected.iter().filter(|(_, rejected)| rejected.is_filtered());
+        let names: Vec<String> = filtered.map(|(name, _)| name.clone()).collect();
+        let mut all = Vec::new();
+        if !names.is_empty() {
+            all.push(Countermeasure::Filter { element: self.path[self.place].clone(), names });
+        }
+        all.push(verify(self.place));
         if self.trial.is_some() {
             all.push(verify(self.place + 1));
-        }
-        // With samples only, Data that were rejected before could pass.
-        let repeated = self.rejected.iter().filter(|(_, count)| **count > 1);
-        let names: Vec<String> = repeated.map(|(name, _)| name.clone()).collect();
-        if defence.sample < 1.0 && !names.is_empty() {
-            all.push(Countermeasure::Filter { element: self.path[self.place].clone(), names });
         }
         all
     }
 }
 
-/// Returns what happened between two samples. `None` after a restart.
-fn period(before: &ElementSample, now: &ElementSample) -> Option<Period> {
+/// Returns what happened between two samples, times `scale`. `None` after a restart.
+fn period(before: &ElementSample, now: &ElementSample, scale: f64) -> Option<Period> {
     let requests = now.interests.checked_sub(before.interests)?;
     let hits = now.answered.checked_sub(before.answered)?.min(requests);
     let share = |count: u64| if requests == 0 { 0.0 } else { count as f64 / requests as f64 };
-    Some(Period { requests, ratio: share(hits) })
+    Some(Period { requests: requests as f64 * scale, ratio: share(hits) })
 }
 
 /// Returns the prefixes of rejected names, without their last component, most frequent first.

@@ -2,6 +2,7 @@
 //! `defence-VERB-ELEMENT`; each belongs to the service of its element unless it is isolated.
 
 use super::ExpandError;
+use super::trust::Trust;
 use crate::document::Document;
 use crate::target::{Countermeasure, DEFENCE_PREFIX, Decisions};
 use nw_element_api::Value;
@@ -203,21 +204,12 @@ fn verify(
     element: &str,
     sample: f64,
 ) -> Result<(), String> {
-    let mut anchors = Vec::new();
-    for anchor in &network.anchors {
-        let certificate = decisions.anchors.get(&anchor.file);
-        let missing = || format!("the anchor {:?} has not been read", anchor.file);
-        anchors.push(text(certificate.ok_or_else(missing)?.clone()));
+    let is_read = |file: &String| decisions.anchors.contains_key(file);
+    if let Some(anchor) = network.anchors.iter().find(|anchor| !is_read(&anchor.file)) {
+        return Err(format!("the anchor {:?} has not been read", anchor.file));
     }
-    let rules =
-        network.permissions.iter().map(|rule| text(format!("{} by {}", rule.names, rule.keys)));
-    let certificates = decisions.certificates.iter().map(|certificate| text(certificate.clone()));
-    let parameters = vec![
-        ("anchors", Value::List(anchors)),
-        ("certificates", Value::List(certificates.collect())),
-        ("rules", Value::List(rules.collect())),
-        ("sample", Value::Float(sample)),
-    ];
+    let mut parameters = Trust::new(network, decisions).parameters();
+    parameters.push(("sample", Value::Float(sample)));
     let inserted = add_node(graph, name.to_owned(), "signature_verifier", parameters)?;
     insert_before_data(graph, network, element, inserted, "valid")
 }

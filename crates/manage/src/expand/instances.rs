@@ -4,7 +4,9 @@
 use super::ExpandError;
 use super::sites::{SiteEnd, SiteLink, Sites};
 use crate::document::Document;
-use crate::target::{Instance, InstanceId, Link, LinkEnd, Target, TargetHost, digest};
+use crate::target::{
+    ADDRESS_UNKNOWN, Instance, InstanceId, Link, LinkEnd, Target, TargetHost, digest,
+};
 use nw_element_api::{Scope, Value};
 use nw_graph_language::network::{EngineKind, Host, LinkKind, Network};
 use nw_graph_language::{Connection, Graph, Source, language};
@@ -93,6 +95,7 @@ pub(super) fn build(
         hosts: hosts(network),
         instances,
         links,
+        has_addresses: sites.addresses.is_some(),
         order: network.order.map(|(order, _)| order).unwrap_or_default(),
     })
 }
@@ -123,10 +126,13 @@ fn hosts(network: &Network) -> Vec<TargetHost> {
 
 fn instance_id(sites: &Sites, site: usize, number: u32) -> InstanceId {
     let site = &sites.sites[site];
-    InstanceId {
-        name: format!("{}~{number}", site.name),
-        host: site.host.clone().unwrap_or_else(|| HERE.to_owned()),
-    }
+    let host = site.host.clone().unwrap_or_else(|| HERE.to_owned());
+    let image = sites.images.get(&host).map_or("", String::as_str);
+    let name = match (sites.revision.as_str(), image) {
+        ("", "") => format!("{}~{number}", site.name),
+        (revision, image) => format!("{}~{number}-{revision}{image}", site.name),
+    };
+    InstanceId { name, host }
 }
 
 /// Ports in use, by address.
@@ -163,6 +169,8 @@ fn connect(
     let faces = [&link.ends[0].face, &link.ends[1].face];
     let base =
         digest(&[kind.name(), &from.name, &from.host, faces[0], &to.name, &to.host, faces[1]]);
+    let own = sites.addresses.as_ref().filter(|_| !kind.is_local());
+    let own = own.map(|known| known.get(to).copied().unwrap_or(ADDRESS_UNKNOWN));
     let (from_uri, to_uri) = if kind.is_local() {
         let path = folder.join(format!("{base}.sock"));
         if path.as_os_str().len() > UNIX_PATH_LEN_MAX {
@@ -175,25 +183,31 @@ fn connect(
         (uri.clone(), uri)
     } else {
         let host = host(to);
-        let address = host.and_then(|host| host.address).unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let of_host = || host.and_then(|host| host.address).unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let address = own.unwrap_or_else(of_host);
         let range = host.map_or(nw_graph_language::network::LINK_PORTS_DEFAULT, |host| host.ports);
-        let port = ports.take(address, range, &base).ok_or_else(|| {
+        // A port stays when the address changes.
+        let shared = if own.is_some() { Ipv4Addr::UNSPECIFIED.into() } else { address };
+        let port = ports.take(shared, range, &base).ok_or_else(|| {
             format!("host {} has no port left for links: widen ports=A..B", to.host)
         })?;
         // A container is reached at an address that it does not have itself.
         let is_container = host.is_some_and(|host| host.engine == EngineKind::Docker);
-        let listens = if is_container { unspecified(address) } else { address };
+        let is_any = is_container || own.is_some();
+        let listens = if is_any { unspecified(address) } else { address };
         (uri(kind, address, port), uri(kind, listens, port))
     };
     let id = digest(&[&base, &from_uri, &to_uri]);
-    let face = |end: usize, other: &InstanceId| {
+    // A listener has no use for another name, and its port is in use, when the address changes.
+    let to_id = if own.is_some() { digest(&[&base, &to_uri]) } else { id.clone() };
+    let face = |end: usize, other: &InstanceId, id: &str| {
         let logical = match link.is_join {
             true => link.ends[end].face.clone(),
             false => format!("to_{}", other.name.replace('~', "-")),
         };
         format!("{logical}_{}", &id[..FACE_DIGITS])
     };
-    let (from_face, to_face) = (face(0, to), face(1, from));
+    let (from_face, to_face) = (face(0, to, &id), face(1, from, &to_id));
     Ok(Link {
         kind,
         from: LinkEnd { instance: from.clone(), face: from_face, uri: from_uri },

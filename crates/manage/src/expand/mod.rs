@@ -3,6 +3,7 @@
 //! | file | step |
 //! |---|---|
 //! | `countermeasures.rs` | elements against attacks are put into the document's graph |
+//! | `trust.rs` | keys and rules are given to all elements that verify |
 //! | (graph language) | the graph is partitioned into one graph per service |
 //! | `sites.rs` | services and the links between them, as pairs of faces; routes |
 //! | `spread.rs` | forwarders that spread Interests over several instances |
@@ -14,6 +15,7 @@ mod countermeasures;
 mod instances;
 mod sites;
 mod spread;
+mod trust;
 
 use crate::document::Document;
 use crate::target::{Decisions, Target};
@@ -34,7 +36,8 @@ pub fn expand(
     decisions: &Decisions,
     folder: &Path,
 ) -> Result<Target, ExpandError> {
-    let (graph, network) = countermeasures::apply(document, decisions)?;
+    let (mut graph, network) = countermeasures::apply(document, decisions)?;
+    trust::Trust::new(&network, decisions).apply(&mut graph);
     let mut sites = sites::Sites::new(&graph, &network, decisions)?;
     sites.add_routes(&network, decisions)?;
     spread::add_forwarders(&mut sites, &network)?;

@@ -3,14 +3,15 @@
 
 use super::ExpandError;
 use crate::routes::{Origin, RouteNetwork};
-use crate::target::{DEFENCE_PREFIX, Decisions, Origin as InstanceOrigin};
+use crate::target::{DEFENCE_PREFIX, Decisions, InstanceId, Origin as InstanceOrigin, digest};
 use nw_element_api::{Kind, Value};
 use nw_graph_language::network::{
-    LinkKind, LinkRule, Network, STATELESS_SERVICES_MAX, is_stateless, overlong_label_path,
+    Host, LinkKind, LinkRule, Network, STATELESS_SERVICES_MAX, is_stateless, overlong_label_path,
 };
 use nw_graph_language::partition::{partition, split};
 use nw_graph_language::{Graph, Source, Target};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// A service: all its instances have the same graph up to the addresses of their faces.
 #[derive(Clone, Debug)]
@@ -31,6 +32,9 @@ pub(super) struct SiteEnd {
     pub face: String,
 }
 
+/// Hexadecimal digits of an image's digest in the names of instances.
+const IMAGE_DIGITS: usize = 6;
+
 /// A link between two sites. The second end listens.
 #[derive(Clone, Debug)]
 pub(super) struct SiteLink {
@@ -46,6 +50,13 @@ pub(super) struct SiteLink {
 pub(super) struct Sites {
     pub sites: Vec<Site>,
     pub links: Vec<SiteLink>,
+    /// Part of the names of all instances; may be empty.
+    pub revision: String,
+    /// Further part of the names of instances on a host, from the image that the document names
+    /// for it.
+    pub images: BTreeMap<String, String>,
+    /// Addresses of instances, if each has one of its own.
+    pub addresses: Option<BTreeMap<InstanceId, IpAddr>>,
 }
 
 impl Sites {
@@ -93,7 +104,14 @@ impl Sites {
             }
         }
         let sites = parts.into_iter().map(|part| site(part.name, part.graph, network, decisions));
-        let mut sites = Sites { sites: sites.collect(), links };
+        let revision = decisions.revision.clone();
+        let addresses = decisions.addresses.clone().map(BTreeMap::from_iter);
+        let image = |host: &Host| {
+            let digest = digest(&["image", host.image.as_ref()?]);
+            Some((host.name.clone(), digest[..IMAGE_DIGITS].to_owned()))
+        };
+        let images = network.hosts.iter().filter_map(image).collect();
+        let mut sites = Sites { sites: sites.collect(), links, revision, images, addresses };
         sites.join_faces(network);
         sites.return_replies();
         Ok(sites)
@@ -177,6 +195,16 @@ impl Sites {
             if let Some(site) = self.site_of_element(&registration.element) {
                 let origin = Origin { site, cost: registration.cost };
                 origins.entry(&registration.prefix).or_default().push(origin);
+            }
+        }
+        for route in &decisions.routes {
+            let site = self.site_of_element(&route.element);
+            let has_face = |site: &usize| self.sites[*site].graph.face_index(&route.face).is_some();
+            if let Some(site) = site.filter(has_face) {
+                let hop = [(route.face.clone(), route.cost)];
+                add_route(&mut self.sites[site].graph, &route.prefix, &hop);
+                let origin = Origin { site, cost: route.cost };
+                origins.entry(&route.prefix).or_default().push(origin);
             }
         }
         for (prefix, origins) in origins {
@@ -288,8 +316,12 @@ fn add_route(graph: &mut Graph, prefix: &str, hops: &[(String, u64)]) {
         // Next hops that the document names beside its routes stay.
         match list.iter_mut().find(|value| covers(value)) {
             Some(Value::Text(text)) => {
-                text.push(' ');
-                text.push_str(&words.join(" "));
+                for (word, (face, _)) in words.iter().zip(hops) {
+                    if !text.split_whitespace().skip(1).any(|known| known == face) {
+                        text.push(' ');
+                        text.push_str(word);
+                    }
+                }
             }
             _ => list.push(Value::Text(route.clone())),
         }

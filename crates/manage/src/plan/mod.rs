@@ -5,6 +5,7 @@
 //! | `condition.rs` | whether what is observed meets a condition |
 //! | `merge.rs` | graphs between two graphs: faces of both |
 //! | `steps.rs` | the steps, in waves |
+//! | `successions.rs` | containers that listen where others listen, and start after them |
 //!
 //! Every step says "make it so that": carrying it out twice has the effect of once. A step is done
 //! when its evidence holds in what is observed; a step whose evidence holds already is skipped. A
@@ -13,6 +14,7 @@
 mod condition;
 mod merge;
 mod steps;
+mod successions;
 
 pub use condition::graph_digest;
 pub use steps::plan;

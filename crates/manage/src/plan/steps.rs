@@ -1,6 +1,7 @@
 //! The steps of a plan, in waves.
 
 use super::merge::with_faces_of;
+use super::successions::Successions;
 use super::{Action, Condition, OnLimit, Phase, Plan, Step, Wave};
 use crate::observed::{InstanceState, Observed, ObservedInstance};
 use crate::routes::{NextHops, push_order};
@@ -8,6 +9,7 @@ use crate::target::{Instance, InstanceId, Target, digest};
 use nw_element_api::Value;
 use nw_graph_language::network::InsertionOrder;
 use nw_graph_language::{Graph, GraphFile, language};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most bytes of packets that one instance hands over to another.
@@ -36,27 +38,20 @@ struct Planner<'a> {
     observed: &'a Observed,
     waves: Vec<Wave>,
     kept: Vec<Kept<'a>>,
+    /// Instances whose addresses others still have.
+    successions: Successions<'a>,
 }
 
 /// Returns the steps from what runs to the target.
 pub fn plan(target: &Target, observed: &Observed) -> Plan {
-    let mut planner = Planner { target, observed, waves: Vec::new(), kept: Vec::new() };
+    let successions = Successions::find(target, observed);
+    let mut planner =
+        Planner { target, observed, waves: Vec::new(), kept: Vec::new(), successions };
     planner.forget();
     planner.start();
-    planner.find_kept();
-    planner.prefill();
-    match target.order {
-        InsertionOrder::Drop => planner.replace(),
-        order => {
-            planner.wire();
-            planner.connect();
-            planner.switch(order);
-            planner.route();
-            planner.await_idle();
-            planner.unwire();
-        }
+    if !planner.has_unknown_graphs() {
+        planner.change();
     }
-    planner.retire();
     let mut waves = planner.waves;
     for (at, wave) in waves.iter_mut().enumerate() {
         for (number, step) in wave.steps.iter_mut().enumerate() {
@@ -162,7 +157,8 @@ impl<'a> Planner<'a> {
     /// Starts what does not run, and waits until all that is wanted answers.
     fn start(&mut self) {
         let (mut starts, mut waits) = (Vec::new(), Vec::new());
-        for wanted in &self.target.instances {
+        let later = |id: &InstanceId| self.successions.later.contains(id);
+        for wanted in self.target.instances.iter().filter(|wanted| !later(&wanted.id)) {
             let id = || wanted.id.clone();
             let seen = self.observed.instance(&wanted.id);
             if !seen.is_some_and(ObservedInstance::is_alive) {
@@ -191,6 +187,35 @@ impl<'a> Planner<'a> {
         self.wave(Phase::Ready, waits);
     }
 
+    /// Returns whether instances that are starting may have been given another graph than the one
+    /// that is wanted now. The plan then ends when they answer, and the next one knows.
+    fn has_unknown_graphs(&self) -> bool {
+        let seen = self.target.instances.iter().filter_map(|one| self.observed.instance(&one.id));
+        seen.into_iter().any(|seen| seen.state == InstanceState::Starting && seen.graph.is_none())
+    }
+
+    /// Changes graphs of what stays, and ends what does not.
+    fn change(&mut self) {
+        self.find_kept();
+        self.prefill();
+        match self.target.order {
+            InsertionOrder::Drop if self.successions.later.is_empty() => self.replace(),
+            InsertionOrder::Drop => {}
+            order => {
+                self.wire();
+                self.connect();
+                // What the old instances use stays until those that follow them run.
+                if self.successions.later.is_empty() {
+                    self.switch(order);
+                    self.route();
+                    self.await_idle();
+                    self.unwire();
+                }
+            }
+        }
+        self.retire();
+    }
+
     /// Collects the instances that run and stay.
     fn find_kept(&mut self) {
         for target in &self.target.instances {
@@ -214,7 +239,8 @@ impl<'a> Planner<'a> {
     /// Fills the stores of new instances from another instance of the service.
     fn prefill(&mut self) {
         let mut steps = Vec::new();
-        for wanted in self.target.instances.iter().filter(|wanted| self.is_new(&wanted.id)) {
+        let fills = |id: &InstanceId| self.is_new(id) && !self.successions.later.contains(id);
+        for wanted in self.target.instances.iter().filter(|wanted| fills(&wanted.id)) {
             let source = self.target.instances.iter().find(|other| {
                 let seen = self.observed.instance(&other.id).filter(|seen| seen.is_alive());
                 other.service == wanted.service && seen.is_some_and(|seen| seen.cached_packets > 0)
@@ -267,7 +293,11 @@ impl<'a> Planner<'a> {
             return;
         }
         let mut faces: BTreeMap<&InstanceId, Vec<String>> = BTreeMap::new();
+        let later = |id: &InstanceId| self.successions.later.contains(id);
         for link in &self.target.links {
+            if later(&link.from.instance) || later(&link.to.instance) {
+                continue;
+            }
             for end in [&link.from, &link.to] {
                 let seen = self.observed.instance(&end.instance);
                 let is_up =
@@ -455,29 +485,38 @@ impl<'a> Planner<'a> {
     /// Ends instances that are no longer wanted.
     fn retire(&mut self) {
         let is_old = |seen: &&ObservedInstance| {
-            self.target.instance(&seen.id).is_none() && seen.state != InstanceState::Ended
+            self.target.instance(&seen.id).is_none()
+                && seen.state != InstanceState::Ended
+                && self.successions.may_end(&seen.id)
         };
         let old: Vec<&ObservedInstance> = self.observed.instances.iter().filter(is_old).collect();
         if self.target.order != InsertionOrder::Drop {
             let copies = old.iter().flat_map(|seen| self.hand_over(seen)).collect();
-            let drains = old.iter().map(|seen| {
-                let instance = || seen.id.clone();
-                let action = Action::Drain { instance: instance() };
-                let leaving = Condition::Leaving { instance: instance() };
-                let reason = format!("{} is no longer wanted", seen.id);
-                let drain = step(action, Condition::Always, leaving, reason);
-                Step { on_limit: OnLimit::Continue, ..drain }
-            });
-            let drains = drains.collect();
-            let waits = old.iter().map(|seen| {
-                let finished = Condition::Finished { instance: seen.id.clone() };
-                let reason = format!("Interests may be pending in {}", seen.id);
-                Step { on_limit: OnLimit::Continue, ..wait(&seen.id, finished, IDLE_MS, reason) }
-            });
-            let waits = waits.collect();
             self.wave(Phase::HandOver, copies);
-            self.wave(Phase::Drain, drains);
-            self.wave(Phase::Drain, waits);
+            // One that never answered has nothing to finish.
+            let answering = old.iter().copied().filter(|seen| seen.graph.is_some()).collect();
+            for group in self.drain_order(answering) {
+                let drains = group.iter().map(|seen| {
+                    let instance = || seen.id.clone();
+                    let action = Action::Drain { instance: instance() };
+                    let leaving = Condition::Leaving { instance: instance() };
+                    let reason = format!("{} is no longer wanted", seen.id);
+                    let drain = step(action, Condition::Always, leaving, reason);
+                    Step { on_limit: OnLimit::Continue, ..drain }
+                });
+                let drains = drains.collect();
+                let waits = group.iter().map(|seen| {
+                    let finished = Condition::Finished { instance: seen.id.clone() };
+                    let reason = format!("Interests may be pending in {}", seen.id);
+                    Step {
+                        on_limit: OnLimit::Continue,
+                        ..wait(&seen.id, finished, IDLE_MS, reason)
+                    }
+                });
+                let waits = waits.collect();
+                self.wave(Phase::Drain, drains);
+                self.wave(Phase::Drain, waits);
+            }
         }
         let stops =
             old.iter().map(|seen| stop(&seen.id, format!("{} is no longer wanted", seen.id)));
@@ -485,13 +524,30 @@ impl<'a> Planner<'a> {
         self.wave(Phase::Stop, stops);
     }
 
+    /// Returns old instances in the order in which they drain. Those of an older revision still
+    /// send Interests to each other: the one nearest to the consumers finishes first.
+    fn drain_order(&self, old: Vec<&'a ObservedInstance>) -> Vec<Vec<&'a ObservedInstance>> {
+        let mut groups: BTreeMap<Reverse<u32>, Vec<&ObservedInstance>> = BTreeMap::new();
+        for seen in old {
+            let is_next = |other: &&Instance| {
+                other.service == seen.id.service() && other.id.revision() != seen.id.revision()
+            };
+            let next = self.target.instances.iter().find(is_next);
+            let depth = next.map_or(u32::MAX, |next| next.depth);
+            groups.entry(Reverse(depth)).or_default().push(seen);
+        }
+        groups.into_values().collect()
+    }
+
     /// Returns the steps that hand the stores of an instance over to those that stay.
     fn hand_over(&self, seen: &ObservedInstance) -> Vec<Step> {
-        let service = seen.id.name.rsplit_once('~').map_or("", |(service, _)| service);
+        let service = seen.id.service();
         if seen.cached_packets == 0 || seen.graph.is_none() {
             return Vec::new();
         }
-        let stays = self.target.instances.iter().filter(|other| other.service == service);
+        let stays = self.target.instances.iter().filter(|other| {
+            other.service == service && !self.successions.later.contains(&other.id)
+        });
         let stays: Vec<&Instance> = stays.collect();
         let copies = stays
             .iter()

@@ -7,10 +7,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Period of a quota, microseconds.
-const PERIOD_US: u64 = 100_000;
+/// Bounds of the period of a quota, microseconds. What has used its quota rests until the period
+/// ends: a short one keeps packets from waiting. The longest is the kernel's default.
+const PERIOD_US: (f64, f64) = (10_000.0, 100_000.0);
 /// Smallest quota that the kernel accepts, microseconds.
-const QUOTA_MIN_US: u64 = 1_000;
+const QUOTA_MIN_US: f64 = 1_000.0;
 /// Parent of all groups of this program.
 const PARENT: &str = "namewire";
 
@@ -73,16 +74,17 @@ impl Hierarchy {
                 fs::write(ancestor.join("cgroup.subtree_control"), "+cpu")?;
             }
         }
-        let quota_us = quota.map(quota_us);
+        let limit = quota.map(quota_and_period_us);
+        let period = limit.map_or(PERIOD_US.1 as u64, |(_, period)| period);
         match self {
             Hierarchy::V1(_) => {
-                fs::write(group.join("cpu.cfs_period_us"), PERIOD_US.to_string())?;
-                let quota = quota_us.map_or_else(|| "-1".to_owned(), |us| us.to_string());
+                fs::write(group.join("cpu.cfs_period_us"), period.to_string())?;
+                let quota = limit.map_or_else(|| "-1".to_owned(), |(us, _)| us.to_string());
                 fs::write(group.join("cpu.cfs_quota_us"), quota)?;
             }
             Hierarchy::V2(_) => {
-                let quota = quota_us.map_or_else(|| "max".to_owned(), |us| us.to_string());
-                fs::write(group.join("cpu.max"), format!("{quota} {PERIOD_US}"))?;
+                let quota = limit.map_or_else(|| "max".to_owned(), |(us, _)| us.to_string());
+                fs::write(group.join("cpu.max"), format!("{quota} {period}"))?;
             }
         }
         fs::write(group.join("cgroup.procs"), pid.to_string())
@@ -114,8 +116,12 @@ impl Hierarchy {
     }
 }
 
-fn quota_us(share: f64) -> u64 {
-    ((share * PERIOD_US as f64).round() as u64).max(QUOTA_MIN_US)
+/// Returns quota and period for a share of one core, microseconds: the shortest period in which the
+/// share is a quota that the kernel accepts.
+pub(super) fn quota_and_period_us(share: f64) -> (u64, u64) {
+    let period = (QUOTA_MIN_US / share).clamp(PERIOD_US.0, PERIOD_US.1).round();
+    let quota = (share * period).round().max(QUOTA_MIN_US);
+    (quota as u64, period as u64)
 }
 
 #[cfg(test)]
@@ -136,9 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn share_is_at_least_the_smallest_quota_of_the_kernel() {
-        assert_eq!(quota_us(0.67), 67_000);
-        assert_eq!(quota_us(0.0), QUOTA_MIN_US);
+    fn period_is_the_shortest_with_a_quota_that_the_kernel_accepts() {
+        assert_eq!(quota_and_period_us(0.67), (6_700, 10_000));
+        assert_eq!(quota_and_period_us(2.5), (25_000, 10_000));
+        assert_eq!(quota_and_period_us(0.02), (1_000, 50_000));
+        assert_eq!(quota_and_period_us(0.015), (1_000, 66_667));
+        for share in [0.0, 0.0001] {
+            assert_eq!(quota_and_period_us(share), (1_000, 100_000));
+        }
     }
 
     /// Both versions write the same kind of files, so a plain directory stands for each of them.

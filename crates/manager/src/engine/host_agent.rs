@@ -36,9 +36,9 @@ impl HostAgent {
 
     fn carry_out(&self, request: Request) -> Result<Reply, EngineError> {
         match request {
-            Request::Start { engine, labels, directory, graph, quota } => {
+            Request::Start { engine, labels, directory, graph, quota, image } => {
                 check(&directory, &labels.instance)?;
-                let spec = InstanceSpec { labels, directory, graph, quota };
+                let spec = InstanceSpec { labels, directory, graph, quota, image };
                 let started = self.engine(&engine)?.start(&spec)?;
                 Ok(Reply::Notes(started.notes))
             }

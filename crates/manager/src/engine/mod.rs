@@ -28,7 +28,7 @@ mod remote;
 pub use docker::DockerEngine;
 pub use host_agent::HostAgent;
 pub use process::ProcessEngine;
-pub use remote::RemoteEngine;
+pub use remote::{ControlTunnels, RemoteEngine};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -109,6 +109,8 @@ pub struct InstanceSpec {
     pub graph: String,
     /// Limit of processor time as a share of one core; `None` is no limit.
     pub quota: Option<f64>,
+    /// Container image that the document names for the host; `None` is the engine's own.
+    pub image: Option<String>,
 }
 
 impl InstanceSpec {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -46,13 +46,19 @@ pub struct ProcessEngine {
     hierarchy: Option<Hierarchy>,
     /// Own children by control path: they must be waited for, or they stay as zombies.
     children: Mutex<BTreeMap<PathBuf, Child>>,
+    /// Records that were read, by directory: a file that was not replaced is not read again.
+    records: Mutex<BTreeMap<PathBuf, (FileIdentity, Record)>>,
 }
+
+/// What differs when a file was replaced: inode and time of change, nanoseconds.
+type FileIdentity = (u64, i64, i64);
 
 impl ProcessEngine {
     /// Creates an engine that runs `program` (usually this one, `nw`).
     pub fn new(program: PathBuf) -> Self {
-        let children = Mutex::default();
-        ProcessEngine { program, hierarchy: Hierarchy::find(), children }
+        let hierarchy = Hierarchy::find();
+        let (children, records) = (Mutex::default(), Mutex::default());
+        ProcessEngine { program, hierarchy, children, records }
     }
 
     fn children(&self) -> std::sync::MutexGuard<'_, BTreeMap<PathBuf, Child>> {
@@ -76,9 +82,27 @@ impl ProcessEngine {
         }
     }
 
+    /// Reads the record of a directory, or returns the one that was read from the same file.
+    fn record(&self, directory: &Path) -> Option<Record> {
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(found) = fs::metadata(directory.join(RECORD_FILE)) else {
+            records.remove(directory);
+            return None;
+        };
+        let identity = (found.ino(), found.ctime(), found.ctime_nsec());
+        if let Some((known, record)) = records.get(directory)
+            && *known == identity
+        {
+            return Some(record.clone());
+        }
+        let record = read_record(directory)?;
+        records.insert(directory.to_owned(), (identity, record.clone()));
+        Some(record)
+    }
+
     /// Describes the instance of a directory. `None` if there is none, or one of another network.
     fn describe(&self, directory: &Path, network: &str) -> Option<EngineInstance> {
-        let record = read_record(directory).filter(|record| record.labels.network == network)?;
+        let record = self.record(directory).filter(|record| record.labels.network == network)?;
         let pid = self.running_pid(directory, Some(&record));
         let ended = || InstanceState::Ended(last_line(&directory.join(LOG_FILE)));
         let hierarchy = self.hierarchy.as_ref().filter(|_| pid.is_some());
@@ -191,6 +215,7 @@ impl Engine for ProcessEngine {
         if let (Some(hierarchy), Some(record)) = (&self.hierarchy, &record) {
             hierarchy.remove(&group_key(&record.labels));
         }
+        self.records.lock().unwrap_or_else(PoisonError::into_inner).remove(&directory);
         match fs::remove_dir_all(&directory) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(EngineError::failed("remove", directory.display())(error))
@@ -333,7 +358,7 @@ mod tests {
             graph_hash: graph_hash(graph),
         };
         let graph = graph.to_owned();
-        InstanceSpec { labels, directory: folder.to_owned(), graph, quota: None }
+        InstanceSpec { labels, directory: folder.to_owned(), graph, quota: None, image: None }
     }
 
     fn wait_for_log(engine: &ProcessEngine, folder: &Path) -> String {

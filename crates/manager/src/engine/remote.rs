@@ -22,6 +22,8 @@ use std::time::Duration;
 const REMOTE: &str = "r";
 /// Time limit of a call, beyond what the call itself waits for.
 const TIMEOUT: Duration = Duration::from_secs(40);
+/// Time limit of a question to which an agent has the answer at once.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for opening a control socket through an agent.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -29,13 +31,49 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "call")]
 pub(super) enum Request {
-    Start { engine: String, labels: Labels, directory: PathBuf, graph: String, quota: Option<f64> },
-    Stop { engine: String, directory: PathBuf, instance: String, limit_ms: u64 },
-    Remove { engine: String, directory: PathBuf, instance: String },
-    List { engine: String, directory: PathBuf, network: String },
-    Find { engine: String, directory: PathBuf, network: String, instance: String },
-    Logs { engine: String, directory: PathBuf, instance: String, lines: usize },
-    SetQuota { engine: String, directory: PathBuf, instance: String, quota: Option<f64> },
+    Start {
+        engine: String,
+        labels: Labels,
+        directory: PathBuf,
+        graph: String,
+        quota: Option<f64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        image: Option<String>,
+    },
+    Stop {
+        engine: String,
+        directory: PathBuf,
+        instance: String,
+        limit_ms: u64,
+    },
+    Remove {
+        engine: String,
+        directory: PathBuf,
+        instance: String,
+    },
+    List {
+        engine: String,
+        directory: PathBuf,
+        network: String,
+    },
+    Find {
+        engine: String,
+        directory: PathBuf,
+        network: String,
+        instance: String,
+    },
+    Logs {
+        engine: String,
+        directory: PathBuf,
+        instance: String,
+        lines: usize,
+    },
+    SetQuota {
+        engine: String,
+        directory: PathBuf,
+        instance: String,
+        quota: Option<f64>,
+    },
 }
 
 /// What an agent replies.
@@ -68,19 +106,61 @@ pub(super) struct OpenControl {
     pub instance: String,
 }
 
+/// Control sockets on this host that stand for those of instances at agents of a hub.
+pub struct ControlTunnels {
+    hub: Arc<Hub>,
+    sockets: Mutex<BTreeMap<PathBuf, RemoteSocket>>,
+}
+
+impl ControlTunnels {
+    /// Creates tunnels through the agents that connect to `hub`. None is open yet.
+    pub fn new(hub: Arc<Hub>) -> Self {
+        ControlTunnels { hub, sockets: Mutex::default() }
+    }
+
+    /// Returns the path in the network's directory on this host that stands for the control socket
+    /// of an instance, which is in `there`, the network's directory at the agent of `host`.
+    ///
+    /// # Errors
+    /// The socket can't be made.
+    pub fn socket(
+        &self,
+        directory: &Path,
+        instance: &str,
+        host: &str,
+        there: &Path,
+    ) -> Result<PathBuf, EngineError> {
+        let path = socket_path(directory, instance);
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        if !sockets.contains_key(&path) {
+            let target = OpenControl { directory: there.into(), instance: instance.into() };
+            let socket = RemoteSocket::open(&path, self.hub.clone(), host, &target);
+            let socket = socket.map_err(EngineError::failed("listen at", path.display()))?;
+            sockets.insert(path.clone(), socket);
+        }
+        Ok(path)
+    }
+
+    /// Removes the socket of an instance, if there is one.
+    pub fn close(&self, directory: &Path, instance: &str) {
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        sockets.remove(&socket_path(directory, instance));
+    }
+}
+
 /// An engine on another host.
 pub struct RemoteEngine {
     hub: Arc<Hub>,
     host: String,
     /// Name of the engine there.
     kind: &'static str,
-    sockets: Mutex<BTreeMap<PathBuf, RemoteSocket>>,
+    tunnels: ControlTunnels,
 }
 
 impl RemoteEngine {
     /// Creates the engine `kind` (`process`, `docker`) of the host whose agent enrolled as `host`.
     pub fn new(hub: Arc<Hub>, host: String, kind: &'static str) -> Self {
-        RemoteEngine { hub, host, kind, sockets: Mutex::default() }
+        RemoteEngine { tunnels: ControlTunnels::new(hub.clone()), hub, host, kind }
     }
 
     fn call(&self, request: &Request, limit: Duration) -> Result<Reply, EngineError> {
@@ -133,7 +213,12 @@ impl RemoteEngine {
         let address = status.and_then(|status| status.address);
         let instance = |found: RemoteInstance| {
             Ok(EngineInstance {
-                control: self.socket(directory, &found.labels.instance)?,
+                control: self.tunnels.socket(
+                    directory,
+                    &found.labels.instance,
+                    &self.host,
+                    directory,
+                )?,
                 state: found.ending.map_or(InstanceState::Running, InstanceState::Ended),
                 pid: found.pid,
                 quota: found.quota,
@@ -142,19 +227,6 @@ impl RemoteEngine {
             })
         };
         found.into_iter().map(instance).collect()
-    }
-
-    /// Returns the path on this host that stands for an instance's control socket.
-    fn socket(&self, directory: &Path, instance: &str) -> Result<PathBuf, EngineError> {
-        let path = socket_path(directory, instance);
-        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        if !sockets.contains_key(&path) {
-            let target = OpenControl { directory: directory.into(), instance: instance.into() };
-            let socket = RemoteSocket::open(&path, self.hub.clone(), &self.host, &target);
-            let socket = socket.map_err(EngineError::failed("listen at", path.display()))?;
-            sockets.insert(path.clone(), socket);
-        }
-        Ok(path)
     }
 }
 
@@ -178,6 +250,7 @@ impl Engine for RemoteEngine {
             directory: spec.directory.clone(),
             graph: spec.graph.clone(),
             quota: spec.quota,
+            image: spec.image.clone(),
         };
         match self.call(&request, TIMEOUT)? {
             Reply::Notes(notes) => Ok(Started { notes }),
@@ -198,14 +271,15 @@ impl Engine for RemoteEngine {
             instance: instance.into(),
         };
         self.command(&request, TIMEOUT)?;
-        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        sockets.remove(&socket_path(directory, instance));
+        self.tunnels.close(directory, instance);
         Ok(())
     }
 
     fn list(&self, directory: &Path, network: &str) -> Result<Vec<EngineInstance>, EngineError> {
         let (engine, network) = (self.kind.into(), network.into());
-        match self.call(&Request::List { engine, directory: directory.into(), network }, TIMEOUT)? {
+        match self
+            .call(&Request::List { engine, directory: directory.into(), network }, ANSWER_TIMEOUT)?
+        {
             Reply::Instances(found) => self.instances(directory, found),
             other => Err(self.unexpected(&other)),
         }
@@ -223,7 +297,7 @@ impl Engine for RemoteEngine {
             network: network.into(),
             instance: instance.into(),
         };
-        match self.call(&request, TIMEOUT)? {
+        match self.call(&request, ANSWER_TIMEOUT)? {
             Reply::Instances(found) => Ok(self.instances(directory, found)?.pop()),
             other => Err(self.unexpected(&other)),
         }

@@ -87,12 +87,15 @@ fn wait(shared: &Shared, memory: &mut Memory) {
 fn look(shared: &Shared, memory: &mut Memory) {
     let wanted = shared.wanted().clone();
     let seen = shared.world.observe(now_ms());
-    if !seen.engine_errors.is_empty() {
+    if !seen.errors_for(&wanted.target).is_empty() {
         return engine_failed(shared, memory, &wanted, &seen);
     }
     shared.end_condition(NETWORK, ENGINE_UNREACHABLE);
     report_ended(shared, memory, &wanted, &seen);
-    let next = plan(&wanted.target, &shared.world.observed(&seen));
+    let mut observed = shared.world.observed(&seen);
+    let held = shared.held_orphans(&wanted.target, &seen);
+    observed.instances.retain(|instance| !held.contains(&instance.id));
+    let next = plan(&wanted.target, &observed);
     if next.is_empty() {
         return converged(shared, memory, &wanted, seen);
     }
@@ -147,6 +150,7 @@ fn converged(shared: &Shared, memory: &mut Memory, wanted: &Wanted, seen: Seen) 
     if wanted.is_stopping {
         return shared.quit();
     }
+    shared.keep_quotas(&wanted.target, &seen);
     let mut view = shared.view();
     view.state = NetworkState::Converged;
     view.converged_change = wanted.change;
@@ -154,7 +158,7 @@ fn converged(shared: &Shared, memory: &mut Memory, wanted: &Wanted, seen: Seen) 
 }
 
 fn engine_failed(shared: &Shared, memory: &mut Memory, wanted: &Wanted, seen: &Seen) {
-    let reasons: Vec<&str> = seen.engine_errors.iter().map(|(_, text)| text.as_str()).collect();
+    let reasons = seen.errors_for(&wanted.target);
     let reason = format!("nothing is changed meanwhile: {}", reasons.join("; "));
     shared.begin_condition(NETWORK, ENGINE_UNREACHABLE, reason);
     pause(shared, memory, wanted);

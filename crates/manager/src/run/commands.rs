@@ -31,7 +31,7 @@ pub struct Author(pub String);
 /// Sends commands to a running manager, and asks it; usable from any thread.
 #[derive(Clone)]
 pub struct Handle {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl Handle {
@@ -39,8 +39,12 @@ impl Handle {
         Handle { shared }
     }
 
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// Notes a command in the audit and returns its result.
-    fn audit<T>(
+    pub(super) fn audit<T>(
         &self,
         author: &Author,
         action: impl Into<String>,
@@ -50,7 +54,10 @@ impl Handle {
             at_ms: now_ms(),
             author: author.0.clone(),
             action: action.into(),
-            result: result.as_ref().err().map_or("accepted".to_owned(), ToString::to_string),
+            result: match &result {
+                Ok(_) => "accepted".to_owned(),
+                Err(error) => format!("refused: {error}"),
+            },
         };
         let noted = self.shared.store().add_audit(&entry);
         let value = result?;
@@ -185,8 +192,8 @@ impl Handle {
             return Err(CommandError::Wrong(missing.join("\n")));
         }
         let seen = self.shared.world.observe(now_ms());
-        if let Some((_, error)) = seen.engine_errors.first() {
-            return Err(CommandError::System(error.clone()));
+        if let Some(error) = seen.errors_for(&wanted.target).first() {
+            return Err(CommandError::System((*error).to_owned()));
         }
         let mut shown = shown_plan(&plan(&wanted.target, &self.shared.world.observed(&seen)));
         shown.version = is_current.then_some(wanted.version);
@@ -257,9 +264,20 @@ impl Handle {
         let seen = view.seen.instances.get(&id);
         Ok(InstanceDetail {
             control: seen.map(|seen| seen.engine.control.display().to_string()),
-            graph: seen.and_then(|seen| seen.graph.clone()),
+            graph: seen.and_then(|seen| seen.graph.as_deref().map(str::to_owned)),
             wanted_graph: wanted,
             instance,
+        })
+    }
+
+    /// Returns the path of an instance's control socket.
+    ///
+    /// # Errors
+    /// There is none, or it does not run.
+    pub fn control_of(&self, name: &str) -> Result<PathBuf, CommandError> {
+        let control = self.instance(name)?.control;
+        control.map(PathBuf::from).ok_or_else(|| {
+            CommandError::Conflict(format!("{name} does not run: wait until it is started"))
         })
     }
 
@@ -342,7 +360,14 @@ impl Handle {
 
     /// Returns the routes of all name routers, as they were seen last.
     pub fn routes(&self) -> Vec<NetworkRoute> {
-        self.shared.world.routes(&self.shared.view().seen)
+        let seen = self.shared.view().seen.clone();
+        let mut routes = self.shared.world.routes(&seen);
+        let wanted = self.shared.wanted();
+        for route in routes.iter_mut().filter(|route| route.by.is_none()) {
+            let author = wanted.route_author(&route.prefix, &route.element, &route.face);
+            route.by = author.map(str::to_owned);
+        }
+        routes
     }
 
     /// Holds all changes, or lets them go on. A plan ends at its next wave.
@@ -361,24 +386,26 @@ impl Handle {
         Ok(())
     }
 
-    /// Forbids or allows countermeasures at an element.
+    /// Sets the revision of instances. With another one the plan starts new instances beside those
+    /// that run, and these drain when the new ones are ready.
     ///
     /// # Errors
-    /// The document has no such element, or the store refuses.
-    pub fn set_veto(
-        &self,
-        element: &str,
-        is_forbidden: bool,
-        author: &Author,
-    ) -> Result<(), CommandError> {
-        let known = self.shared.wanted().document.file.graph.node_index(element).is_some();
-        let result = match known {
-            false => Err(CommandError::Unknown(format!("the document has no element {element}"))),
-            true => self.shared.store().set_veto(element, is_forbidden).map_err(Into::into),
-        };
-        let action = if is_forbidden { "forbid" } else { "allow" };
-        self.audit(author, format!("{action} countermeasures at {element}"), result)?;
-        locked(&self.shared.defences).set_veto(element, is_forbidden);
+    /// The document can't be expanded, as names become too long; nothing has changed then.
+    pub fn set_revision(&self, revision: &str, author: &Author) -> Result<(), CommandError> {
+        if self.shared.wanted().revision == revision {
+            return Ok(());
+        }
+        self.audit(author, format!("revision {revision}"), self.change_revision(revision))
+    }
+
+    fn change_revision(&self, revision: &str) -> Result<(), CommandError> {
+        let mut wanted = self.shared.wanted();
+        let mut next = wanted.clone();
+        next.revision = revision.to_owned();
+        next.refresh()?;
+        *wanted = next;
+        drop(wanted);
+        self.shared.wake_change();
         Ok(())
     }
 
@@ -386,7 +413,16 @@ impl Handle {
     ///
     /// # Errors
     /// A number is not finite, there are too many, or the store refuses.
-    pub fn set_positions(&self, change: &GraphPositions) -> Result<(), CommandError> {
+    pub fn set_positions(
+        &self,
+        change: &GraphPositions,
+        author: &Author,
+    ) -> Result<(), CommandError> {
+        let action = format!("positions of {} instances", change.positions.len());
+        self.audit(author, action, self.change_positions(change))
+    }
+
+    fn change_positions(&self, change: &GraphPositions) -> Result<(), CommandError> {
         let finite = |p: &nw_api::network::GraphPosition| p.x.abs() <= 1e6 && p.y.abs() <= 1e6;
         if !change.positions.iter().filter_map(|set| set.position.as_ref()).all(finite) {
             return Err(CommandError::Wrong("a position is beyond -1e6 to 1e6".to_owned()));
@@ -488,6 +524,21 @@ impl Handle {
     /// Ends the manager at once; services go on.
     pub fn quit(&self) {
         self.shared.quit();
+    }
+
+    /// Waits until there is an event after a number, until [`wake`](Self::wake) after `is_woken` has
+    /// become true, or until the manager has ended. Returns whether it has.
+    pub fn wait_event(&self, number: u64, is_woken: impl Fn() -> bool) -> bool {
+        let is_waiting = |has_ended: &mut bool| {
+            !*has_ended && !is_woken() && self.shared.events.newest() <= number
+        };
+        let waited = self.shared.ended.wait_while(locked(&self.shared.has_ended), is_waiting);
+        *waited.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets those look who wait for events.
+    pub fn wake(&self) {
+        self.shared.wake_waiting();
     }
 
     /// Waits until the manager has ended. Returns whether it has.

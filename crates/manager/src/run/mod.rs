@@ -13,10 +13,15 @@
 mod change;
 mod commands;
 mod conditions;
+mod defences;
+mod orphans;
+mod person;
+mod quotas;
 mod wanted;
 mod watch;
 
 pub use commands::{Author, Handle};
+pub use person::AUTHORITY_FOLDER;
 pub use wanted::{DOCUMENT_BYTES_MAX, read_document};
 
 use crate::engine::Engine;
@@ -29,6 +34,7 @@ use conditions::Conditions;
 use nw_api::network::{GraphPosition, NetworkEventKind, NetworkPlan, NetworkState};
 use nw_graph_language::network::EngineKind;
 use nw_manage::defence::Defences;
+use orphans::Orphans;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,6 +48,7 @@ const PLANS_KEPT: usize = 64;
 /// Name of the manager's control socket in the network's directory.
 pub const CONTROL_SOCKET: &str = "manager.sock";
 /// Name of the setting that holds changes.
+const DEFENCES_SETTING: &str = "defences";
 const HELD_SETTING: &str = "held";
 /// Name of the setting with the folder of the document.
 const FOLDER_SETTING: &str = "folder";
@@ -60,6 +67,12 @@ pub struct Options {
     pub engines: Vec<(EngineKind, Arc<dyn Engine>)>,
     /// Engines of other hosts.
     pub remote: Option<RemoteHosts>,
+    /// Time after which instances that no version of the document explains are removed.
+    pub orphan_grace: Duration,
+    /// Revision of instances, see [`nw_manage::target::Decisions`]; may be empty.
+    pub revision: String,
+    /// Whether each instance has an address of its own, which links between hosts use.
+    pub has_addresses: bool,
 }
 
 /// The document to start with; `None` in [`Manager::start`] takes the last one of the store.
@@ -109,6 +122,9 @@ pub enum CommandError {
     /// It conflicts with what is in effect.
     #[error("{0}")]
     Conflict(String),
+    /// Who asks may not do it.
+    #[error("{0}")]
+    Forbidden(String),
     /// The system refused: a full disk, an engine.
     #[error("{0}")]
     System(String),
@@ -159,6 +175,7 @@ struct Shared {
     wanted: Mutex<Wanted>,
     view: Mutex<View>,
     defences: Mutex<Defences>,
+    orphans: Mutex<Orphans>,
     events: EventLog,
     /// True when the change thread is to look; the condition variable wakes it.
     is_dirty: Mutex<bool>,
@@ -194,6 +211,13 @@ impl Shared {
 
     fn event(&self, kind: NetworkEventKind, text: impl Into<String>, about: About) {
         self.events.add(now_ms(), kind, text.into(), about);
+        self.wake_waiting();
+    }
+
+    /// Lets those look who wait for events or for the end. None misses it: the lock is taken.
+    fn wake_waiting(&self) {
+        drop(locked(&self.has_ended));
+        self.ended.notify_all();
     }
 
     /// Lets the change thread look.
@@ -243,7 +267,17 @@ impl Manager {
     /// # Errors
     /// See [`StartError`]; nothing is started then.
     pub fn start(options: Options, first: Option<FirstDocument>) -> Result<Self, StartError> {
-        let Options { network, directory, program, period, engines, remote } = options;
+        let Options {
+            network,
+            directory,
+            program,
+            period,
+            engines,
+            remote,
+            orphan_grace,
+            revision,
+            has_addresses,
+        } = options;
         let store = Store::open(&directory)?;
         let world = World::new(&network, &directory, program);
         let mut world =
@@ -255,12 +289,25 @@ impl Manager {
             world.set_remote(remote);
         }
         let mut wanted = first_wanted(&network, &store, &world, first)?;
+        wanted.persons = person::PersonSettings::load(&store)?;
+        wanted.revision = revision;
+        wanted.addresses = has_addresses.then(Vec::new);
+        wanted.refresh()?;
         wanted.is_held = store.setting(HELD_SETTING)?.is_some_and(|value| value == "yes");
         let start_ms = now_ms();
         let unfinished = store.take_unfinished(start_ms)?;
         let positions = store.positions()?;
         let mut defences = Defences::default();
+        if let Some(text) = store.setting(DEFENCES_SETTING)? {
+            defences.restore(&wanted.document, &text);
+        }
         store.vetoes()?.iter().for_each(|element| defences.set_veto(element, true));
+        // What an earlier manager has put in stays: the first plan must not remove it.
+        let mut defended = wanted.clone();
+        defended.countermeasures = defences.countermeasures();
+        if defended.refresh().is_ok() {
+            wanted = defended;
+        }
         let shared = Arc::new(Shared {
             network,
             directory,
@@ -270,6 +317,7 @@ impl Manager {
             wanted: Mutex::new(wanted),
             view: Mutex::new(View { positions, ..View::default() }),
             defences: Mutex::new(defences),
+            orphans: Mutex::new(Orphans::new(orphan_grace)),
             events: EventLog::new(start_ms),
             is_dirty: Mutex::new(true),
             wake: Condvar::new(),
@@ -301,7 +349,7 @@ impl Manager {
 impl Shared {
     fn report_start(&self, unfinished: &[(String, String, String)]) {
         let version = self.wanted().version;
-        let running = self.world.list().map_or(0, |listed| listed.len());
+        let running = self.world.list().0.len();
         let mut text = format!(
             "manager of {} started with version {version} of the document; {running} instances \
              found",

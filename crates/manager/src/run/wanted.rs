@@ -4,10 +4,12 @@
 //! of them changes. What can't be expanded is refused and changes nothing.
 
 use super::CommandError;
+use super::person::PersonSettings;
 use crate::store::StoredReplicas;
-use nw_manage::target::{Countermeasure, Decisions, Registration};
+use nw_manage::target::{Countermeasure, Decisions, InstanceId, Registration};
 use nw_manage::{Document, Target, expand};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,6 +33,12 @@ pub struct Wanted {
     pub countermeasures: Vec<Countermeasure>,
     /// Prefixes that producers registered.
     pub registrations: Vec<Registration>,
+    /// Keys, rules and routes that persons have set.
+    pub persons: PersonSettings,
+    /// Revision of instances; may be empty.
+    pub revision: String,
+    /// Addresses of instances, if each has one of its own, sorted.
+    pub addresses: Option<Vec<(InstanceId, IpAddr)>>,
     /// Contents of the anchor files.
     pub anchors: BTreeMap<String, String>,
     /// Whether a person holds all changes.
@@ -63,6 +71,9 @@ impl Wanted {
             replicas,
             countermeasures: Vec::new(),
             registrations: Vec::new(),
+            persons: PersonSettings::default(),
+            revision: String::new(),
+            addresses: None,
             anchors,
             is_held: false,
             is_stopping: false,
@@ -92,13 +103,16 @@ impl Wanted {
     /// # Errors
     /// Document and decisions can't be expanded.
     pub fn refresh(&mut self) -> Result<(), CommandError> {
-        let decisions = Decisions {
+        let mut decisions = Decisions {
             replicas: self.replica_counts(),
             countermeasures: self.countermeasures.clone(),
             registrations: self.registrations.clone(),
             anchors: self.anchors.clone(),
-            certificates: Vec::new(),
+            revision: self.revision.clone(),
+            addresses: self.addresses.clone(),
+            ..Decisions::default()
         };
+        self.persons.apply(&mut decisions);
         let mut target = expand(&self.document, &decisions, &self.links_folder)
             .map_err(|error| CommandError::Wrong(error.to_string()))?;
         if self.is_stopping {

@@ -14,10 +14,14 @@ use nw_manage::plan::plan;
 use nw_manage::scale::{LoadSample, ScaleDecision, Scaler};
 use nw_manage::target::InstanceId;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Interval between looks for instances that ended.
+/// Shortest interval between looks for instances that ended.
 const TICK: Duration = Duration::from_millis(200);
+/// Part of that interval for each instance: the looks cost the same share of a core with any number
+/// of instances.
+const TICK_PER_INSTANCE: Duration = Duration::from_millis(10);
 
 /// What the thread remembers between two looks.
 #[derive(Default)]
@@ -36,23 +40,36 @@ pub fn run(shared: &Shared) {
     let mut memory = Memory::default();
     let mut next_sample = Instant::now();
     while !shared.is_quitting() {
-        notice_ended(shared, &mut memory);
         if Instant::now() >= next_sample {
             next_sample = Instant::now() + shared.period;
             sample(shared, &mut memory);
+        } else {
+            notice_ended(shared, &mut memory);
         }
-        std::thread::sleep(TICK.min(shared.period));
+        let tick = TICK.max(TICK_PER_INSTANCE * memory.running.len() as u32);
+        let until_sample = next_sample.saturating_duration_since(Instant::now());
+        // A sample looks for ended instances as well: no look just before one.
+        std::thread::sleep(if until_sample < 2 * tick { until_sample } else { tick });
     }
 }
 
-/// Wakes the change thread if an instance has ended or appeared.
+/// Looks for instances that have ended or appeared.
 fn notice_ended(shared: &Shared, memory: &mut Memory) {
     // An engine that can't be asked is reported by the change thread.
-    let Ok(listed) = shared.world.list() else { return shared.wake_change() };
-    let is_running = |instance: EngineInstance| {
+    let (listed, _) = shared.world.list();
+    compare_running(shared, memory, listed.iter());
+}
+
+/// Wakes the change thread if an instance has ended or appeared.
+fn compare_running<'a>(
+    shared: &Shared,
+    memory: &mut Memory,
+    listed: impl Iterator<Item = &'a EngineInstance>,
+) {
+    let is_running = |instance: &EngineInstance| {
         (instance_id(&instance.labels.instance), instance.state == EngineState::Running)
     };
-    let running = listed.into_iter().map(is_running).collect();
+    let running = listed.map(is_running).collect();
     if running != memory.running {
         memory.running = running;
         shared.wake_change();
@@ -61,11 +78,15 @@ fn notice_ended(shared: &Shared, memory: &mut Memory) {
 
 /// Observes everything, keeps it for those who ask, and decides.
 fn sample(shared: &Shared, memory: &mut Memory) {
-    let seen = shared.world.observe(now_ms());
-    if !seen.engine_errors.is_empty() {
-        return;
+    let seen = shared.world.sample(now_ms());
+    compare_running(shared, memory, seen.instances.values().map(|seen| &seen.engine));
+    let (change, target) = {
+        let wanted = shared.wanted();
+        (wanted.change, std::sync::Arc::clone(&wanted.target))
+    };
+    if !seen.errors_for(&target).is_empty() {
+        return shared.wake_change();
     }
-    let change = shared.wanted().change;
     let is_changing = {
         let mut view = shared.view();
         view.rates = Rates::between(&memory.sampled, &seen);
@@ -76,6 +97,7 @@ fn sample(shared: &Shared, memory: &mut Memory) {
     scale(shared, memory, &seen, is_changing);
     defend(shared, &memory.sampled, &seen);
     register(shared, &seen);
+    locate(shared, &seen);
     look_for_drift(shared, memory, &seen);
     memory.sampled = seen;
 }
@@ -92,13 +114,49 @@ fn look_for_drift(shared: &Shared, memory: &mut Memory, seen: &Seen) {
         let wanted = shared.wanted();
         (std::sync::Arc::clone(&wanted.target), wanted.change)
     };
+    let held = shared.held_orphans(&target, seen);
+    observed.instances.retain(|instance| !held.contains(&instance.id));
     let facts = (observed, change);
     if memory.converged.as_ref() == Some(&facts) {
         return;
     }
-    match plan(&target, &shared.world.observed(seen)).is_empty() {
+    let mut observed = shared.world.observed(seen);
+    observed.instances.retain(|instance| !held.contains(&instance.id));
+    match plan(&target, &observed).is_empty() {
         true => memory.converged = Some(facts),
         false => shared.wake_change(),
+    }
+}
+
+/// Gives links between hosts the addresses of the instances that listen, where these have some of
+/// their own. One that is not seen, as it is being replaced, keeps its last address.
+fn locate(shared: &Shared, seen: &Seen) {
+    let mut wanted = shared.wanted();
+    let Some(known) = &wanted.addresses else { return };
+    let mut addresses: BTreeMap<InstanceId, IpAddr> = BTreeMap::new();
+    for link in &wanted.target.links {
+        let id = &link.to.instance;
+        if link.from.instance.host == id.host {
+            continue;
+        }
+        let now = seen.instances.get(id).and_then(|seen| seen.engine.address.as_deref());
+        let now = now.and_then(|address| address.parse().ok());
+        let last = || known.iter().find(|(other, _)| other == id).map(|(_, address)| *address);
+        if let Some(address) = now.or_else(last) {
+            addresses.insert(id.clone(), address);
+        }
+    }
+    let addresses: Vec<(InstanceId, IpAddr)> = addresses.into_iter().collect();
+    if *known == addresses || wanted.is_stopping {
+        return;
+    }
+    let mut changed = wanted.clone();
+    changed.addresses = Some(addresses);
+    // It was expanded before with the same number of links.
+    if changed.refresh().is_ok() {
+        *wanted = changed;
+        drop(wanted);
+        shared.wake_change();
     }
 }
 
@@ -116,13 +174,16 @@ fn defend(shared: &Shared, before: &Seen, seen: &Seen) {
         let mut defences = locked(&shared.defences);
         (defences.observe(&document, seen.at_ms, &samples), defences.countermeasures())
     };
+    if !events.is_empty() {
+        shared.keep_defences();
+    }
     for event in events {
         let attack = event.attack.name();
         let (from, to) = (word(&event.from), word(&event.to));
         let text = format!("{attack} at {}: {from} to {to}: {}", event.element, event.reason);
         let about = About { subject: Some(event.element.clone()), ..About::default() };
         shared.event(NetworkEventKind::Defence, text, about);
-        event.erase.iter().for_each(|prefix| shared.world.erase(seen, prefix));
+        event.erase.iter().for_each(|erasure| shared.world.erase(seen, erasure));
     }
     let subject = "network";
     let mut wanted = shared.wanted();

@@ -8,19 +8,24 @@
 
 use super::NodeId;
 use nw_packet_types::random::splitmix64;
-use nw_pubsub::filter::{CANDIDATES, Criterion, FILL_BITS_MAX, LinkScheme, choose};
+use nw_pubsub::filter::{CANDIDATES, Criterion, FILL_BITS_MAX, LinkScheme, TABLES, choose};
 use nw_wire::publication::Fid;
 
 /// Returns the number of the link between two nodes; of a node's internal link if both are the
 /// same. Two links of a domain have one number by chance only, as they may share an identifier.
-fn link_number(from: NodeId, to: NodeId) -> u32 {
+pub fn link_number(from: NodeId, to: NodeId) -> u32 {
     splitmix64(splitmix64(from.0) ^ to.0) as u32
 }
 
 /// Returns the identifier in a table of the link between two nodes; of a node's internal link if
-/// both are the same.
+/// both are the same. Without one, that is all bits, which no identifier below the limit contains.
 pub fn link_id(table: u8, from: NodeId, to: NodeId) -> Fid {
-    LinkScheme::default().link_id(link_number(from, to), table).unwrap_or_default()
+    LinkScheme::default().link_id(link_number(from, to), table).unwrap_or(Fid::BROADCAST)
+}
+
+/// Returns the identifiers in all tables of the link between two nodes.
+pub fn link_ids(from: NodeId, to: NodeId) -> [Fid; TABLES] {
+    core::array::from_fn(|table| link_id(table as u8, from, to))
 }
 
 /// Returns the table and the identifier of a tree. `None` if every candidate is above the limit.
@@ -37,9 +42,34 @@ pub fn tree_id(links: &[(NodeId, NodeId)]) -> Option<(u8, Fid)> {
     (filter.count_ones() <= FILL_BITS_MAX).then_some((table, filter))
 }
 
+/// Returns the table and the identifier of a tree that no other link matches. `None` if there is
+/// none below the limit.
+pub fn clean_tree_id(links: &[(NodeId, NodeId)], others: &[(NodeId, NodeId)]) -> Option<(u8, Fid)> {
+    let matching = |table: u8, filter: &Fid| {
+        others.iter().any(|(from, to)| filter.contains(&link_id(table, *from, *to)))
+    };
+    let filter = |table: u8| {
+        links.iter().fold(Fid::EMPTY, |filter, (from, to)| filter.union(link_id(table, *from, *to)))
+    };
+    let filters = (0..CANDIDATES as u8).map(|table| (table, filter(table)));
+    filters
+        .filter(|(table, filter)| filter.count_ones() <= FILL_BITS_MAX && !matching(*table, filter))
+        .min_by_key(|(_, filter)| filter.count_ones())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn table_without_identifiers_has_no_links() {
+        let everything_allowed =
+            (0..FILL_BITS_MAX as u8).fold(Fid::EMPTY, |filter, bit| filter.union(Fid::of_bit(bit)));
+        for table in TABLES as u8..=255 {
+            assert!(!everything_allowed.contains(&link_id(table, NodeId(1), NodeId(2))), "{table}");
+        }
+        assert_eq!(link_ids(NodeId(1), NodeId(2))[3], link_id(3, NodeId(1), NodeId(2)));
+    }
 
     #[test]
     fn tree_contains_its_links_and_few_others() {

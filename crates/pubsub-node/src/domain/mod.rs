@@ -4,36 +4,77 @@
 //! rendezvous and topology function for its own publishers, because link state gives every node
 //! the subscriptions and links of all (decision 0072). Invariants: every packet has a hop limit no
 //! larger than its tree needs; every dropped packet is counted; for each item the publications
-//! since a node subscribed are those it received plus those it reports as lost.
+//! since a node subscribed are those it received plus those it reports as lost. Publications that
+//! are missing are requested again from the publisher's node.
 
+mod address;
+mod event;
 mod filter;
+mod forwarding;
+mod heartbeats;
+mod kept;
 mod link_state;
 mod message;
+mod packet_queue;
+mod repair;
+#[cfg(test)]
+mod replication_tests;
+mod seal;
+mod sent;
+mod serving;
+mod stages;
+#[cfg(test)]
+mod stages_tests;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod trees;
 
-use filter::{link_id, tree_id};
+use crate::pattern_set::PatternSet;
+use crate::presence::Presence;
+pub use address::LinkAddress;
+use core::ops::Range;
+pub use event::DomainEvent;
+use filter::link_ids;
+use forwarding::ForwardingTable;
+use heartbeats::{Heartbeat, Heartbeats};
+use kept::Exchange;
+pub use kept::FETCHES_MAX;
 use link_state::LinkState;
 pub use link_state::Target;
-use message::{Control, END, HEARTBEAT, KEEPS_LAST, LAST_VALUE, payload_head, split_payload};
-use nw_api::pubsub::status::{DomainCounters, NodeStatus};
-use nw_api::pubsub::{ItemName, ScopePattern};
-use nw_pubsub::filter::FILL_BITS_MAX;
-use nw_wire::publication::{
-    Envelope, EnvelopeBuilder, EnvelopeKind, Fid, FragmentInfo, Label, StreamPosition,
+use message::{
+    BOUND, Control, END, GONE, HEARTBEAT, KEEPS_LAST, KEPT, LAST_VALUE, REPAIR, REPAIRED,
 };
+pub use message::{ItemPublisher, PUBLISHERS_BYTES_MAX, RepairRequest};
+use message::{payload_head, split_payload};
+use nw_api::config::LargeTrees;
+use nw_api::pubsub::status::{DomainCounters, KernelCounters, NodeStatus};
+use nw_api::pubsub::{ItemName, ScopePattern, Strategy};
+use nw_pubsub::Timestamp;
+use nw_pubsub::filter::{FILL_BITS_MAX, TABLES};
+use nw_pubsub::fragments::split;
+use nw_pubsub::parents::Parents;
+use nw_pubsub::sequences::RepairPolicy;
+use nw_wire::publication::{
+    Envelope, EnvelopeBuilder, EnvelopeKind, Fid, Label, STAGES_TABLE, StreamPosition,
+};
+pub use packet_queue::{PacketQueue, PacketRun, RunKind};
+use repair::Budget;
+use seal::Seal;
+use sent::SentPublications;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::SocketAddr;
-use streams::{Arrival, Streams};
+use streams::{Arrived, Outcome, Progress, Streams};
+use trees::Tree;
 
 /// Bytes of a packet at most, so that it fits an Ethernet frame.
 const PACKET_BYTES_MAX: usize = 1400;
 /// Milliseconds after the last publication of an item at which its number is repeated.
 const HEARTBEATS_MS: [u64; 3] = [100, 300, 1000];
-/// Items whose numbers are repeated at the same time.
-const OUTGOING_MAX: usize = 65_536;
+/// Requests for a missing publication, 50 ms apart, before it is lost.
+const REQUESTS_MAX: u32 = 6;
+/// Items at most for which it is known whether a further name of theirs is wanted.
+const WANTED_MAX: usize = 4096;
 
 /// Identifier of a node: random, new with each start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,61 +86,37 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// What the domain reports to the node.
+/// A link for forwarding in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DomainEvent {
-    /// Links or subscriptions of other nodes changed.
-    Changed,
-    /// A publication for applications of this node.
-    Publication {
-        /// Node of the publisher.
-        node: NodeId,
-        /// Name of the item.
-        name: ItemName,
-        /// Sequence number.
-        sequence: u64,
-        /// The bytes.
-        payload: Vec<u8>,
-        /// Whether late subscribers get the last publication.
-        keeps_last: bool,
-        /// Whether it is older than the subscription.
-        is_last_value: bool,
-    },
-    /// Publications up to a sequence number are lost.
-    Missing {
-        /// Node of the publisher.
-        node: NodeId,
-        /// Name of the item.
-        name: ItemName,
-        /// Sequence number of the last one.
-        last: u64,
-    },
-    /// An item has ended.
-    End {
-        /// Node of the publisher.
-        node: NodeId,
-        /// Name of the item.
-        name: ItemName,
-    },
+pub struct KernelLink {
+    /// The neighbour.
+    pub address: LinkAddress,
+    /// Identifiers in all tables; all bits set if packets are received by it only.
+    pub outgoing: [Fid; TABLES],
 }
 
-/// A tree to a set of nodes.
-#[derive(Clone, Debug)]
-struct Tree {
-    table: u8,
-    fid: Fid,
-    hop_limit: u8,
+/// What becomes of publications after they are delivered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaterUse {
+    /// Whether late subscribers get the last publication.
+    pub keeps_last: bool,
+    /// Whether only nodes that publications are sent to are to have them, by their strategy.
+    pub is_bound: bool,
 }
 
-/// An item whose number is repeated.
-#[derive(Debug)]
-struct Outgoing {
+impl LaterUse {
+    const fn flags(self) -> u8 {
+        (if self.keeps_last { KEEPS_LAST } else { 0 }) | (if self.is_bound { BOUND } else { 0 })
+    }
+}
+
+/// What precedes the bytes of a packet.
+#[derive(Clone, Copy, Debug)]
+struct Head<'a> {
+    name: &'a ItemName,
     sequence: u64,
-    nodes: BTreeSet<NodeId>,
     flags: u8,
-    due_ms: u64,
-    /// Repetitions so far.
-    count: usize,
+    source: NodeId,
 }
 
 /// The domain as one node sees it.
@@ -107,37 +124,79 @@ struct Outgoing {
 pub struct Domain {
     node: NodeId,
     links: LinkState,
+    forwarding: ForwardingTable,
+    /// That of the links when `forwarding` was computed.
+    neighbour_changes: u64,
+    seal: Seal,
     generation: u64,
     trees: BTreeMap<BTreeSet<NodeId>, Vec<Tree>>,
-    outgoing: BTreeMap<ItemName, Outgoing>,
+    heartbeats: Heartbeats,
+    /// Links from publishers' nodes to all others, as far as computed since links changed.
+    hops: BTreeMap<NodeId, BTreeMap<NodeId, u32>>,
+    /// That of the links when `hops` was computed.
+    hops_changes: u64,
+    large_trees: LargeTrees,
+    sent: SentPublications,
+    /// Packets that may be sent again.
+    budget: Budget,
     streams: Streams,
-    patterns: Vec<ScopePattern>,
+    /// Publications of ended publishers, between the nodes that keep and those that want them.
+    exchange: Exchange,
+    /// Patterns of this node's applications, also those that other nodes are not told.
+    patterns: PatternSet,
+    /// Further parents of scopes and items.
+    parents: Parents,
+    /// Whether items that no pattern matches are wanted by a further name, as far as computed since
+    /// patterns or parents changed.
+    wanted_further: BTreeMap<ItemName, bool>,
+    /// Forwarding identifiers that publishers of this node gave, by item.
+    paths: BTreeMap<ItemName, Tree>,
     counters: DomainCounters,
     now_ms: u64,
     /// Packets to send.
-    pub packets: Vec<(Target, Vec<u8>)>,
+    pub packets: PacketQueue,
     /// Events to handle.
     pub events: Vec<DomainEvent>,
 }
 
 impl Domain {
-    /// Creates the domain of a node that knows no other one.
-    pub fn new(node: u64, hello_ms: u32) -> Self {
+    /// Creates the domain of a node that knows no other one. Up to `repair_bytes` of publications
+    /// are kept to be sent again; 0: no repair, and what is missing is lost at once.
+    pub fn new(node: u64, hello_ms: u32, repair_bytes: usize) -> Self {
+        let requests_max = if repair_bytes == 0 { 0 } else { REQUESTS_MAX };
+        let policy = RepairPolicy { requests_max, ..RepairPolicy::default() };
         let node = NodeId(node);
         let links = LinkState::new(node, u64::from(hello_ms));
         Domain {
             node,
             generation: links.generation,
+            forwarding: ForwardingTable::new(node, links.neighbours(), [].into_iter()),
+            neighbour_changes: links.neighbour_changes,
             links,
+            seal: Seal::default(),
             trees: BTreeMap::new(),
-            outgoing: BTreeMap::new(),
-            streams: Streams::default(),
-            patterns: Vec::new(),
+            heartbeats: Heartbeats::default(),
+            hops: BTreeMap::new(),
+            hops_changes: 0,
+            large_trees: LargeTrees::Parts,
+            sent: SentPublications::new(repair_bytes),
+            budget: Budget::default(),
+            streams: Streams::new(policy),
+            exchange: Exchange::default(),
+            patterns: PatternSet::default(),
+            parents: Parents::default(),
+            wanted_further: BTreeMap::new(),
+            paths: BTreeMap::new(),
             counters: DomainCounters::default(),
             now_ms: 0,
-            packets: Vec::new(),
+            packets: PacketQueue::default(),
             events: Vec::new(),
         }
+    }
+
+    /// Sets the secret of the domain. Packets without it are dropped from then on.
+    pub fn set_secret(&mut self, secret: &[u8]) {
+        self.seal = Seal::new(secret);
     }
 
     /// Returns the identifier of this node.
@@ -145,14 +204,47 @@ impl Domain {
         self.node
     }
 
+    /// Returns the time of the last step, milliseconds.
+    pub const fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
     /// Returns the counters.
     pub fn counters(&self) -> DomainCounters {
         self.counters.clone()
     }
 
-    /// Counts a packet that the system did not take.
-    pub const fn count_send_error(&mut self) {
-        self.counters.send_errors += 1;
+    /// Counts packets that the system did not take.
+    pub const fn count_send_errors(&mut self, packets: u64) {
+        self.counters.send_errors += packets;
+    }
+
+    /// Sets the counters of forwarding in the kernel.
+    pub fn set_kernel_counters(&mut self, counters: KernelCounters) {
+        self.counters.kernel = counters;
+    }
+
+    /// Returns the identifiers of this node's internal link, in all tables.
+    pub fn internal_ids(&self) -> [Fid; TABLES] {
+        link_ids(self.node, self.node)
+    }
+
+    /// Returns the links by which packets of neighbours come, and those by which they leave.
+    pub fn kernel_links(&self) -> Vec<KernelLink> {
+        let used: BTreeSet<(NodeId, LinkAddress)> = self.links.neighbours().collect();
+        let link = |(node, address): (NodeId, LinkAddress)| {
+            let outgoing = match used.contains(&(node, address)) {
+                true => link_ids(self.node, node),
+                false => [Fid::BROADCAST; TABLES],
+            };
+            KernelLink { address, outgoing }
+        };
+        self.links.addresses().map(link).collect()
+    }
+
+    /// Returns the version of the record that tells others of this node's links.
+    pub fn links_version(&self) -> u64 {
+        self.links.own_version()
     }
 
     /// Counts a publication delivered, or publications lost.
@@ -163,8 +255,10 @@ impl Domain {
 
     /// Returns when [`tick`](Self::tick) is due, milliseconds.
     pub fn deadline_ms(&self) -> u64 {
-        let heartbeat = self.outgoing.values().map(|outgoing| outgoing.due_ms).min();
-        heartbeat.unwrap_or(u64::MAX).min(self.links.deadline_ms())
+        // The next millisecond, as gaps have a deadline in nanoseconds.
+        let gaps = self.streams.deadline().map(|at| at.as_nanos().div_ceil(1_000_000));
+        let due = [self.heartbeats.deadline_ms(), gaps, self.exchange.deadline_ms()];
+        due.into_iter().flatten().min().unwrap_or(u64::MAX).min(self.links.deadline_ms())
     }
 
     /// Sends a hello to new interfaces at the next tick.
@@ -172,27 +266,102 @@ impl Domain {
         self.links.hello_soon();
     }
 
-    /// Sets the patterns that applications of this node subscribe to.
-    pub fn set_patterns(&mut self, patterns: Vec<ScopePattern>) {
-        self.links.set_patterns(patterns.clone());
-        self.patterns = patterns;
+    /// Sets the patterns of applications of this node: those that other nodes are told, and all
+    /// that are accepted.
+    pub fn set_patterns(&mut self, told: Vec<ScopePattern>, accepted: PatternSet) {
+        self.links.set_patterns(told);
+        self.patterns = accepted;
+        self.wanted_further.clear();
         self.collect();
     }
 
-    /// Does what is due: hellos, lost neighbours, repeated numbers.
+    /// Sets the further parents that applications of this node gave, as child and parent.
+    pub fn set_links(&mut self, links: Vec<(ItemName, ItemName)>) {
+        self.links.set_links(links);
+        self.collect();
+    }
+
+    /// Returns the further parents that other nodes gave, as child and parent.
+    pub fn links(&self) -> impl Iterator<Item = &(ItemName, ItemName)> {
+        self.links.reachable().flat_map(|(_, _, record)| &record.body.links)
+    }
+
+    /// Sets the strategies of scopes that applications of this node published.
+    pub fn set_strategies(&mut self, strategies: Vec<(ItemName, Strategy)>) {
+        self.links.set_strategies(strategies);
+        self.collect();
+    }
+
+    /// Returns the strategies of scopes that applications of other nodes published, by node.
+    pub fn strategies(&self) -> impl Iterator<Item = (NodeId, &(ItemName, Strategy))> {
+        self.links.reachable().flat_map(|(node, _, record)| {
+            record.body.strategies.iter().map(move |strategy| (node, strategy))
+        })
+    }
+
+    /// Sets the further parents that names are accepted by.
+    pub fn set_parents(&mut self, parents: Parents) {
+        self.parents = parents;
+        self.wanted_further.clear();
+    }
+
+    /// Returns whether an application of this node wants an item, by any of its names.
+    fn is_wanted(&mut self, name: &ItemName) -> bool {
+        if self.patterns.matches(name) {
+            return true;
+        }
+        if self.parents.is_empty() {
+            return false;
+        }
+        if let Some(is_wanted) = self.wanted_further.get(name) {
+            return *is_wanted;
+        }
+        // Computed once for an item, not for each packet.
+        let mut further = self.parents.names(name.plain()).into_iter().skip(1);
+        let patterns = &self.patterns;
+        let is_wanted =
+            further.any(|plain| name.beside(&plain).is_ok_and(|name| patterns.matches(&name)));
+        if self.wanted_further.len() >= WANTED_MAX {
+            self.wanted_further.clear();
+        }
+        self.wanted_further.insert(name.clone(), is_wanted);
+        is_wanted
+    }
+
+    /// Sets the patterns that applications of this node watch, and the items of this node that
+    /// other nodes watch.
+    pub fn set_watches(&mut self, watches: Vec<ScopePattern>, items: Vec<ItemName>) {
+        self.links.set_watches(watches, items);
+        self.collect();
+    }
+
+    /// Returns the patterns that other nodes watch, in ascending order.
+    pub fn watched_by_others(&self) -> Vec<ScopePattern> {
+        let watches = self.links.reachable().flat_map(|(_, _, record)| &record.body.watches);
+        let watches: BTreeSet<&ScopePattern> = watches.collect();
+        watches.into_iter().cloned().collect()
+    }
+
+    /// Returns the watched items and the patterns of the other nodes that can be reached.
+    pub fn presence(&self) -> BTreeSet<(NodeId, Presence)> {
+        let of_node = |(node, _, record): (NodeId, u32, &link_state::Record)| {
+            let items = record.body.items.iter().cloned().map(Presence::Item);
+            let patterns = record.body.patterns.iter().cloned().map(Presence::Pattern);
+            items.chain(patterns).map(move |one| (node, one)).collect::<Vec<_>>()
+        };
+        self.links.reachable().flat_map(of_node).collect()
+    }
+
+    /// Does what is due: hellos, lost neighbours, repeated numbers, requests for missing ones.
     pub fn tick(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
         self.links.tick(now_ms);
         self.collect();
-        let due: Vec<ItemName> = self
-            .outgoing
-            .iter()
-            .filter(|(_, outgoing)| outgoing.due_ms <= now_ms)
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in due {
-            self.repeat_number(name);
+        while let Some((name, heartbeat)) = self.heartbeats.take_due(now_ms) {
+            self.repeat_number(&name, heartbeat);
         }
+        self.send_offers();
+        self.request_repairs();
     }
 
     /// Turns messages of the link state into packets, and reports changes.
@@ -205,22 +374,40 @@ impl Domain {
                 payload: &payload,
                 ..EnvelopeBuilder::default()
             };
-            let mut bytes = Vec::with_capacity(payload.len() + builder.overhead());
-            if builder.encode(&mut bytes).is_ok() {
-                self.packets.push((target, bytes));
+            if let Some(packet) = self.append(&builder) {
+                self.packets.push(target, packet);
             }
+        }
+        if self.neighbour_changes != self.links.neighbour_changes {
+            self.neighbour_changes = self.links.neighbour_changes;
+            let sources = self.links.addresses().map(|(_, address)| address);
+            let neighbours = self.links.neighbours();
+            self.forwarding = ForwardingTable::new(self.node, neighbours, sources);
         }
         if self.generation != self.links.generation {
             self.generation = self.links.generation;
             self.trees.clear();
+            self.end_fetches();
             self.events.push(DomainEvent::Changed);
         }
     }
 
-    /// Returns the other nodes with a subscription that matches a name.
-    pub fn subscribers(&self, name: &ItemName) -> BTreeSet<NodeId> {
-        let matching = self.links.reachable().filter(|(_, _, record)| {
-            record.body.patterns.iter().any(|pattern| pattern.matches(name))
+    /// Returns the other nodes that publications of an item are sent to: by subscription in the
+    /// domain, or on the links of this node; or all on these links.
+    pub fn receivers<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a ItemName>,
+        strategy: Strategy,
+    ) -> BTreeSet<NodeId> {
+        if matches!(strategy, Strategy::NodeLocal | Strategy::Implicit) {
+            return BTreeSet::new();
+        }
+        let hops_max = if strategy == Strategy::Domain { u32::MAX } else { 1 };
+        let names: Vec<&ItemName> = names.into_iter().collect();
+        let matching = self.links.reachable().filter(|(_, hops, record)| {
+            let is_wanted = strategy == Strategy::Broadcast
+                || names.iter().any(|name| record.wanted.matches(name));
+            *hops <= hops_max && is_wanted
         });
         matching.map(|(node, _, _)| node).collect()
     }
@@ -233,6 +420,7 @@ impl Domain {
     /// Forgets what was received of an item.
     pub fn forget(&mut self, node: NodeId, name: &ItemName) {
         self.streams.remove(node, name);
+        self.exchange.end(&(node, name.clone()));
     }
 
     /// Sends a publication to other nodes.
@@ -241,12 +429,13 @@ impl Domain {
         name: &ItemName,
         sequence: u64,
         payload: &[u8],
-        keeps_last: bool,
+        use_after: LaterUse,
         nodes: &BTreeSet<NodeId>,
     ) {
-        let flags = if keeps_last { KEEPS_LAST } else { 0 };
-        self.send(name, sequence, Some(payload), flags, nodes);
-        self.schedule(name, sequence, flags, nodes);
+        let flags = use_after.flags();
+        self.sent.insert(name, sequence, payload, flags, nodes);
+        self.send(name, sequence, payload, flags, nodes);
+        self.schedule(name, sequence, 0, nodes);
     }
 
     /// Tells nodes that have subscribed the number of an item's last publication, and the
@@ -256,140 +445,137 @@ impl Domain {
         name: &ItemName,
         last: u64,
         last_value: Option<(u64, &[u8])>,
+        use_after: LaterUse,
         nodes: &BTreeSet<NodeId>,
     ) {
         if let Some((sequence, payload)) = last_value {
-            self.send(name, sequence, Some(payload), KEEPS_LAST | LAST_VALUE, nodes);
+            self.send(name, sequence, payload, use_after.flags() | LAST_VALUE, nodes);
         }
-        self.send(name, last, None, HEARTBEAT, nodes);
+        self.sent.add_nodes(name, nodes);
+        self.send(name, last, &[], HEARTBEAT, nodes);
         self.schedule(name, last, 0, nodes);
     }
 
     /// Tells nodes that an item has ended.
     pub fn end_item(&mut self, name: &ItemName, last: u64, nodes: &BTreeSet<NodeId>) {
-        self.send(name, last, None, HEARTBEAT | END, nodes);
-        self.schedule(name, last, END, nodes);
+        self.send(name, last, &[], HEARTBEAT | END, nodes);
+        match self.paths.remove(name) {
+            // The end is told once: the identifier is forgotten with the item.
+            Some(_) => self.heartbeats.remove(name),
+            None => self.schedule(name, last, END, nodes),
+        }
     }
 
     fn schedule(&mut self, name: &ItemName, sequence: u64, flags: u8, nodes: &BTreeSet<NodeId>) {
-        if self.outgoing.len() >= OUTGOING_MAX && !self.outgoing.contains_key(name) {
-            return;
-        }
         let due_ms = self.now_ms + HEARTBEATS_MS[0];
         let (nodes, flags) = (nodes.clone(), flags & END);
-        let outgoing = Outgoing { sequence, nodes, flags, due_ms, count: 0 };
-        self.outgoing.insert(name.clone(), outgoing);
+        self.heartbeats.insert(name, Heartbeat { sequence, nodes, flags, due_ms, count: 0 });
     }
 
     /// Repeats the number of an item's last publication, so that its loss is noticed.
-    fn repeat_number(&mut self, name: ItemName) {
-        let Some(mut outgoing) = self.outgoing.remove(&name) else { return };
-        let flags = HEARTBEAT | outgoing.flags;
-        self.send(&name, outgoing.sequence, None, flags, &outgoing.nodes);
-        outgoing.count += 1;
-        if let Some(delay_ms) = HEARTBEATS_MS.get(outgoing.count) {
-            outgoing.due_ms = self.now_ms + delay_ms;
-            self.outgoing.insert(name, outgoing);
+    fn repeat_number(&mut self, name: &ItemName, mut heartbeat: Heartbeat) {
+        let flags = HEARTBEAT | heartbeat.flags;
+        self.send(name, heartbeat.sequence, &[], flags, &heartbeat.nodes);
+        heartbeat.count += 1;
+        if let Some(delay_ms) = HEARTBEATS_MS.get(heartbeat.count) {
+            heartbeat.due_ms = self.now_ms + delay_ms;
+            self.heartbeats.insert(name, heartbeat);
+        } else if flags & END != 0 {
+            self.sent.remove(name);
         }
-    }
-
-    /// Returns the trees to a set of nodes: one, or several where one identifier would be too full.
-    fn trees(&mut self, nodes: &BTreeSet<NodeId>) -> Vec<Tree> {
-        if let Some(trees) = self.trees.get(nodes) {
-            return trees.clone();
-        }
-        let (mut trees, mut groups) = (Vec::new(), vec![nodes.iter().copied().collect::<Vec<_>>()]);
-        while let Some(group) = groups.pop() {
-            let (mut links, mut depth) = (BTreeSet::new(), 0);
-            for node in &group {
-                let path = self.links.path(*node);
-                if path.is_empty() {
-                    continue;
-                }
-                depth = depth.max(path.len());
-                links.extend(path);
-                links.insert((*node, *node));
-            }
-            if links.is_empty() {
-                continue;
-            }
-            let links: Vec<_> = links.into_iter().collect();
-            match tree_id(&links) {
-                Some((table, fid)) => {
-                    let hop_limit = depth.min(255) as u8;
-                    trees.push(Tree { table, fid, hop_limit });
-                }
-                None if group.len() > 1 => {
-                    let (first, second) = group.split_at(group.len() / 2);
-                    groups.extend([first.to_vec(), second.to_vec()]);
-                }
-                None => self.counters.fill_limit += 1,
-            }
-        }
-        self.trees.insert(nodes.clone(), trees.clone());
-        trees
-    }
-
-    /// Returns the links of the trees to a set of nodes, for people.
-    pub fn tree(&self, nodes: &BTreeSet<NodeId>) -> Vec<String> {
-        let links: BTreeSet<_> = nodes.iter().flat_map(|node| self.links.path(*node)).collect();
-        links.iter().map(|(from, to)| format!("{from} {to}")).collect()
     }
 
     fn send(
         &mut self,
         name: &ItemName,
         sequence: u64,
-        payload: Option<&[u8]>,
+        payload: &[u8],
         flags: u8,
         nodes: &BTreeSet<NodeId>,
     ) {
+        let head = Head { name, sequence, flags, source: self.node };
+        self.send_parts(head, payload, nodes, |_| true);
+    }
+
+    /// Sends the fragments of a publication that `is_wanted` returns true for.
+    fn send_parts(
+        &mut self,
+        Head { name, sequence, flags, source }: Head<'_>,
+        payload: &[u8],
+        nodes: &BTreeSet<NodeId>,
+        mut is_wanted: impl FnMut(u32) -> bool,
+    ) {
         let head = payload_head(flags, name.as_str());
-        let payload = payload.unwrap_or(&[]);
-        let part_len = PACKET_BYTES_MAX - 80 - head.len().min(PACKET_BYTES_MAX / 2);
-        let count = payload.len().div_ceil(part_len).max(1);
-        for tree in self.trees(nodes) {
-            for index in 0..count {
-                let part = &payload[index * part_len..payload.len().min((index + 1) * part_len)];
+        let part_len =
+            PACKET_BYTES_MAX - 80 - self.staged_len() - head.len().min(PACKET_BYTES_MAX / 2);
+        let stream = Some(StreamPosition { source: Label::from_number(source.0), sequence });
+        // Repairs go to the node that asks for them, not along a path.
+        let is_answer = flags & (REPAIR | REPAIRED | GONE | KEPT) != 0;
+        let path = self.paths.get(name).filter(|_| !is_answer);
+        let trees = path.map(|path| vec![path.clone()]).unwrap_or_else(|| self.trees(nodes));
+        for tree in trees {
+            let staged = tree.stages.as_ref().and_then(|stages| stages.filter());
+            for (fragment, part) in split(payload, part_len) {
+                if !is_wanted(fragment.map_or(0, |info| info.index)) {
+                    continue;
+                }
                 let body = [&head[..], part].concat();
-                let fragment = (count > 1).then_some(FragmentInfo {
-                    index: index as u32,
-                    count: count as u32,
-                    total_len: payload.len() as u64,
-                });
-                let source = Label::from_number(self.node.0);
                 let builder = EnvelopeBuilder {
                     hop_limit: tree.hop_limit,
                     table: tree.table,
                     fid: tree.fid,
-                    stream: Some(StreamPosition { source, sequence }),
+                    staged,
+                    stream,
                     fragment,
                     payload: &body,
                     ..EnvelopeBuilder::default()
                 };
-                let mut bytes = Vec::with_capacity(body.len() + builder.overhead());
-                if builder.encode(&mut bytes).is_ok() {
-                    self.counters.sent += self.forward(&bytes, tree.table, &tree.fid, None);
+                if let Some(packet) = self.append(&builder) {
+                    self.counters.sent += match &staged {
+                        None => self.queue(&packet, tree.table, &tree.fid, None),
+                        Some(filter) => self.queue_first_stage(&packet, filter),
+                    };
                 }
             }
         }
     }
 
-    /// Queues a packet for each link in its identifier. Returns the number of links.
-    fn forward(&mut self, bytes: &[u8], table: u8, fid: &Fid, from: Option<SocketAddr>) -> u64 {
+    /// Appends a packet to those to send, with its HMAC if there is a secret. Returns where it is.
+    fn append(&mut self, builder: &EnvelopeBuilder<'_>) -> Option<Range<usize>> {
+        let seal = &self.seal;
+        self.packets.append(|bytes| {
+            let start = bytes.len();
+            let is_encoded = builder.encode(bytes).is_ok();
+            seal.close(bytes, start);
+            is_encoded
+        })
+    }
+
+    /// Queues an appended packet for each link in an identifier, without the one that it came by.
+    /// Returns the number of links.
+    fn queue(
+        &mut self,
+        packet: &Range<usize>,
+        table: u8,
+        fid: &Fid,
+        from: Option<LinkAddress>,
+    ) -> u64 {
         let mut count = 0;
-        for (neighbour, address) in self.links.neighbours() {
-            if fid.contains(&link_id(table, self.node, neighbour)) && Some(address) != from {
-                self.packets.push((Target::Neighbour(address), bytes.to_vec()));
-                count += 1;
-            }
+        for address in self.forwarding.links_in(table, fid, from) {
+            self.packets.push(Target::Neighbour(address), packet.clone());
+            count += 1;
         }
         count
     }
 
     /// Handles a packet from an address.
-    pub fn receive(&mut self, now_ms: u64, from: SocketAddr, bytes: &[u8]) {
+    pub fn receive(&mut self, now_ms: u64, from: LinkAddress, bytes: &[u8]) {
         self.now_ms = now_ms;
+        let bytes = from.without_padding(bytes, self.seal.tag_len());
+        let Some(bytes) = self.seal.open(bytes) else {
+            self.counters.other_key += 1;
+            return;
+        };
         let Ok(envelope) = Envelope::check(bytes) else {
             self.counters.invalid += 1;
             return;
@@ -406,13 +592,16 @@ impl Domain {
         }
     }
 
-    fn receive_publication(&mut self, from: SocketAddr, bytes: &[u8], envelope: &Envelope<'_>) {
+    fn receive_publication(&mut self, from: LinkAddress, bytes: &[u8], envelope: &Envelope<'_>) {
         self.counters.received += 1;
-        if !self.links.is_neighbour(from) {
+        if !self.forwarding.is_source(from) {
             self.counters.invalid += 1;
             return;
         }
         let (table, fid) = (envelope.table(), envelope.fid());
+        if table == STAGES_TABLE {
+            return self.receive_staged(from, bytes, envelope);
+        }
         if fid.count_ones() > FILL_BITS_MAX {
             self.counters.fill_limit += 1;
             return;
@@ -422,15 +611,35 @@ impl Domain {
                 0 => self.counters.hop_limit += 1,
                 // The last hop: only this node.
                 1 => {}
-                hop_limit => {
-                    let mut copy = bytes.to_vec();
-                    copy[fields.offset] = hop_limit - 1;
-                    self.counters.forwarded += self.forward(&copy, table, &fid, Some(from));
-                }
+                hop_limit => self.forward(from, bytes, (table, &fid), (fields.offset, hop_limit)),
             }
         }
-        if fid.contains(&link_id(table, self.node, self.node)) {
+        if self.forwarding.is_for_node(table, &fid) {
             self.deliver(envelope);
+        }
+    }
+
+    /// Queues a packet for the links in its identifier, with a hop limit that is one less.
+    fn forward(
+        &mut self,
+        from: LinkAddress,
+        bytes: &[u8],
+        (table, fid): (u8, &Fid),
+        (offset, hop_limit): (usize, u8),
+    ) {
+        if self.forwarding.links_in(table, fid, Some(from)).next().is_none() {
+            return;
+        }
+        let seal = &self.seal;
+        let packet = self.packets.append(|copy| {
+            let start = copy.len();
+            copy.extend_from_slice(bytes);
+            copy[start + offset] = hop_limit - 1;
+            seal.close(copy, start);
+            true
+        });
+        if let Some(packet) = packet {
+            self.counters.forwarded += self.queue(&packet, table, fid, Some(from));
         }
     }
 
@@ -445,42 +654,76 @@ impl Domain {
             self.counters.invalid += 1;
             return;
         };
-        if node == self.node || !self.patterns.iter().any(|pattern| pattern.matches(&name)) {
+        if flags & KEPT != 0 && flags & (REPAIR | HEARTBEAT) != 0 {
+            self.receive_kept((node, name), stream.sequence, flags, part);
+            return;
+        }
+        if flags & REPAIR != 0 {
+            self.send_again(node, &name, part);
+            return;
+        }
+        if node == self.node || !self.is_wanted(&name) {
             self.counters.unwanted += 1;
             return;
         }
+        let (key, now) = ((node, name), Timestamp::from_millis(self.now_ms));
         let sequence = stream.sequence;
-        if flags & HEARTBEAT != 0 {
-            if self.streams.receive_number(node, &name, sequence) {
-                let name = name.clone();
-                self.events.push(DomainEvent::Missing { node, name, last: sequence });
-            }
-            if flags & END != 0 && self.streams.remove(node, &name) {
-                self.events.push(DomainEvent::End { node, name });
-            }
+        if flags & KEPT != 0 && !self.exchange.is_fetched(&key) {
+            // The answer of a second keeper, or of none that this node asked.
+            self.counters.duplicates += 1;
             return;
         }
-        match self.streams.receive(node, &name, sequence, envelope.fragment(), part) {
-            Arrival::Complete(payload) => self.events.push(DomainEvent::Publication {
-                node,
-                name,
-                sequence,
-                payload,
-                keeps_last: flags & KEEPS_LAST != 0,
-                is_last_value: flags & LAST_VALUE != 0,
-            }),
-            Arrival::Duplicate => self.counters.duplicates += 1,
-            Arrival::Partial => {}
+        if flags & GONE != 0 {
+            self.streams.give_up(&key, sequence);
+        } else if flags & HEARTBEAT != 0 {
+            self.streams.receive_number(&key, sequence, flags & END != 0, now);
+        } else {
+            let is_repair = flags & REPAIRED != 0;
+            let arrived = Arrived { sequence, payload: part.to_vec(), flags };
+            match self.streams.receive(&key, arrived, envelope.fragment(), is_repair, now) {
+                Outcome::Duplicate => self.counters.duplicates += 1,
+                Outcome::Repaired => self.counters.repaired += 1,
+                Outcome::Accepted => {}
+            }
+        }
+        self.report_progress();
+    }
+
+    /// Turns what became known about items into events.
+    fn report_progress(&mut self) {
+        for ((node, name), progress) in self.streams.take_results() {
+            self.events.push(match progress {
+                Progress::Publication(Arrived { sequence, payload, flags }) => {
+                    self.counters.kept_received += u64::from(flags & KEPT != 0);
+                    DomainEvent::Publication {
+                        node,
+                        name,
+                        sequence,
+                        payload,
+                        use_after: LaterUse {
+                            keeps_last: flags & KEEPS_LAST != 0,
+                            is_bound: flags & BOUND != 0,
+                        },
+                        is_last_value: flags & LAST_VALUE != 0,
+                        is_kept: flags & KEPT != 0,
+                    }
+                }
+                Progress::Missing(last) => DomainEvent::Missing { node, name, last },
+                Progress::End => {
+                    self.exchange.end(&(node, name.clone()));
+                    DomainEvent::End { node, name }
+                }
+            });
         }
     }
 
     /// Returns the other nodes, for the status.
     pub fn nodes(&self) -> Vec<NodeStatus> {
-        let addresses: BTreeMap<NodeId, SocketAddr> = self.links.neighbours().collect();
+        let addresses: BTreeMap<NodeId, LinkAddress> = self.links.neighbours().collect();
         let describe = |(node, hops, record): (NodeId, u32, &link_state::Record)| NodeStatus {
             node: node.to_string(),
             hops: u64::from(hops),
-            address: addresses.get(&node).map_or_else(String::new, SocketAddr::to_string),
+            address: addresses.get(&node).map_or_else(String::new, LinkAddress::to_string),
             subscriptions: record.body.patterns.iter().map(ToString::to_string).collect(),
             neighbours: record.body.neighbours.iter().map(ToString::to_string).collect(),
         };

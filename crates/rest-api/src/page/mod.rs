@@ -7,6 +7,7 @@
 
 mod files;
 mod sessions;
+mod tls;
 
 use crate::api_error::ApiError;
 use crate::extract::Body;
@@ -19,6 +20,9 @@ use axum::{Json, Router};
 use core::time::Duration;
 use nw_api::config::Page as PageConfig;
 use nw_api::rest::{PageInfo, PageTicket, SessionMade, SessionWanted};
+pub use sessions::PageUser;
+pub use tls::TlsError;
+
 use sessions::{SESSION_IDLE, Sessions, Shown, TICKET_LIFETIME};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -43,12 +47,17 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
+/// User of a session that began with the page's own token.
+const TOKEN_USER: &str = "the token of the page";
+
 /// The page of a program: who may use it.
 pub struct PageAccess {
     /// Kind of program: the page chooses its view by it.
     program: &'static str,
     token: Option<Arc<str>>,
     public_url: Option<String>,
+    /// Certificate and key; `None`: the page is served without TLS.
+    tls: Option<Arc<rustls::ServerConfig>>,
     /// First address of the page, known when its socket is open.
     address: OnceLock<SocketAddr>,
     sessions: Mutex<Sessions>,
@@ -56,16 +65,38 @@ pub struct PageAccess {
 }
 
 impl PageAccess {
-    /// Creates the access control of a page. `program`: router, network or balancer.
-    pub fn new(config: &PageConfig, program: &'static str, token: Option<Arc<str>>) -> Arc<Self> {
-        Arc::new(PageAccess {
+    /// Creates the access control of a page. `program`: router, network, balancer or recording.
+    ///
+    /// # Errors
+    /// If the certificate or the key can't be read, or they do not belong together.
+    pub fn new(
+        config: &PageConfig,
+        program: &'static str,
+        token: Option<Arc<str>>,
+    ) -> Result<Arc<Self>, TlsError> {
+        let tls = match (&config.certificate, &config.key) {
+            (Some(certificate), Some(key)) => Some(tls::read(certificate, key)?),
+            _ => None,
+        };
+        Ok(Arc::new(PageAccess {
             program,
             token,
             public_url: config.public_url.clone(),
+            tls,
             address: OnceLock::new(),
             sessions: Mutex::default(),
             started: Instant::now(),
-        })
+        }))
+    }
+
+    /// Returns what its listener needs for TLS. `None`: without TLS.
+    pub(crate) fn tls(&self) -> Option<Arc<rustls::ServerConfig>> {
+        self.tls.clone()
+    }
+
+    /// Returns the scheme of addresses, as the listener serves them.
+    fn own_scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
     }
 
     /// Stores the address of the page. Only the first call has an effect.
@@ -77,20 +108,25 @@ impl PageAccess {
     pub fn url(&self) -> String {
         match (&self.public_url, self.address.get()) {
             (Some(url), _) => format!("{url}/"),
-            (None, Some(address)) => format!("http://{address}/"),
+            (None, Some(address)) => format!("{}://{address}/", self.own_scheme()),
             (None, None) => String::new(),
         }
     }
 
-    /// Returns a URL that opens the page once.
+    /// Returns a URL that opens the page once. The session is that of `user`; see [`PageUser`].
     ///
     /// # Errors
     /// 500 if the operating system has no random numbers.
-    fn create_ticket(&self) -> Result<PageTicket, ApiError> {
+    pub fn create_ticket(&self, user: PageUser) -> Result<PageTicket, ApiError> {
         let secret = random_secret()?;
-        self.lock().add_ticket(secret.clone(), self.now());
+        self.lock().add_ticket(secret.clone(), user, self.now());
         let url = format!("{}#ticket={secret}", self.url());
         Ok(PageTicket { url, expires_s: TICKET_LIFETIME.as_secs() })
+    }
+
+    /// Ends all sessions, and the tickets, of users with this credential.
+    pub fn end_sessions(&self, credential: &str) {
+        self.lock().end_all_by(credential);
     }
 
     /// Checks a request to the page's listener.
@@ -148,7 +184,7 @@ impl PageAccess {
             return Ok(scheme);
         }
         if target.is_some_and(|target| target.is_local_name()) {
-            return Ok("http");
+            return Ok(self.own_scheme());
         }
         Err(ApiError::new(
             403,
@@ -156,12 +192,28 @@ impl PageAccess {
         ))
     }
 
-    fn log_in(&self, wanted: &SessionWanted) -> Result<(), ApiError> {
+    /// Returns the user of a request's session.
+    pub(crate) fn user(&self, headers: &HeaderMap) -> Option<PageUser> {
+        self.lock().user(self.cookie(headers)?)
+    }
+
+    /// Returns a response whose stream ends with the session of its request.
+    pub(crate) fn limit_stream(
+        self: &Arc<Self>,
+        headers: &HeaderMap,
+        response: Response,
+    ) -> Response {
+        let Some(cookie) = self.cookie(headers).map(str::to_owned) else { return response };
+        let access = Arc::clone(self);
+        crate::limit_stream(response, move || access.lock().is_open(&cookie, access.now()))
+    }
+
+    fn log_in(&self, wanted: &SessionWanted) -> Result<PageUser, ApiError> {
         let (now, mut sessions) = (self.now(), self.lock());
         if let Some(ticket) = &wanted.ticket {
             return match sessions.use_ticket(ticket, now) {
-                true => Ok(()),
-                false => Err(ApiError::new(
+                Some(user) => Ok(user),
+                None => Err(ApiError::new(
                     401,
                     "the ticket was used before or has expired: run nw open again",
                 )),
@@ -175,7 +227,7 @@ impl PageAccess {
         }
         let shown = wanted.token.as_deref().unwrap_or("");
         if constant_time_eq(token.as_bytes(), shown.as_bytes()) {
-            return Ok(());
+            return Ok(PageUser { name: TOKEN_USER.into(), ..PageUser::default() });
         }
         sessions.count_failure(now);
         tracing::warn!("a login to the page with a wrong token");
@@ -196,8 +248,8 @@ impl PageAccess {
     }
 
     fn set_cookie(&self, id: &str, max_age_s: u64) -> HeaderValue {
-        let is_https = self.public_url.as_deref().is_some_and(|url| url.starts_with("https:"));
-        let secure = if is_https { "; Secure" } else { "" };
+        let is_public = self.public_url.as_deref().is_some_and(|url| url.starts_with("https:"));
+        let secure = if is_public || self.tls.is_some() { "; Secure" } else { "" };
         let name = self.cookie_name();
         let value =
             format!("{name}={id}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Strict{secure}");
@@ -213,12 +265,13 @@ impl PageAccess {
     }
 }
 
-/// Returns the response to a request for a ticket.
+/// Returns the response to a request for a ticket, which `user` has sent.
 ///
 /// # Errors
 /// 409 if the program serves no page.
 pub fn create_page_ticket(
     page: Option<&PageAccess>,
+    user: PageUser,
 ) -> Result<(StatusCode, Json<PageTicket>), ApiError> {
     let Some(page) = page else {
         return Err(ApiError::new(
@@ -226,7 +279,7 @@ pub fn create_page_ticket(
             "this program serves no page: start it with --page, or set listen in [page]",
         ));
     };
-    Ok((StatusCode::CREATED, Json(page.create_ticket()?)))
+    Ok((StatusCode::CREATED, Json(page.create_ticket(user)?)))
 }
 
 /// Adds the headers of every response of the page's listener.
@@ -259,9 +312,9 @@ async fn log_in(
     State(access): State<Arc<PageAccess>>,
     Body(wanted): Body<SessionWanted>,
 ) -> Result<Response, ApiError> {
-    access.log_in(&wanted)?;
+    let user = access.log_in(&wanted)?;
     let (id, csrf) = (random_secret()?, random_secret()?);
-    access.lock().start(id.clone(), csrf.clone(), access.now());
+    access.lock().start(id.clone(), csrf.clone(), user, access.now());
     let made = SessionMade { csrf, idle_s: SESSION_IDLE.as_secs() };
     let mut response = (StatusCode::CREATED, Json(made)).into_response();
     let cookie = access.set_cookie(&id, SESSION_IDLE.as_secs());

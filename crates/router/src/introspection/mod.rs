@@ -15,9 +15,10 @@ use nw_api::management::{
 };
 use nw_api::rest::{RouterStatus, TopPrefixes};
 use nw_control::dataset::Page;
+use nw_element_api::FaceId;
+use nw_element_api::capture::{Capture, FaceLabel, TapFilter};
 use nw_element_api::decision_trace::Event;
 use nw_name::Name;
-use observer::{Capture, TapFilter};
 
 /// Faces or names that one reply covers.
 pub const PAGE_LEN: usize = 256;
@@ -39,6 +40,8 @@ pub enum Query {
     Faces(Option<u64>),
     /// Status of one face.
     Face(u64),
+    /// Label of a face, also if it ended while a capture was running.
+    FaceLabel(FaceId),
     /// All listeners.
     Channels,
     /// Names with routes, after this name.
@@ -53,7 +56,7 @@ pub enum Query {
         include_zeros: bool,
     },
     /// Traffic per prefix of this number of components. Starts to count for
-    /// [`LEASE`](observer::LEASE).
+    /// [`LEASE`](nw_element_api::capture::LEASE).
     Prefixes(usize),
     /// Start a capture.
     StartTap(Box<TapFilter>),
@@ -82,6 +85,8 @@ pub enum QueryReply {
     Faces(Vec<FaceStatus>, Option<u64>),
     /// `None` if there is no such face.
     Face(Option<Box<FaceStatus>>),
+    /// See [`Query::FaceLabel`].
+    FaceLabel(Option<FaceLabel>),
     /// Always in the same order.
     Channels(Vec<ChannelStatus>),
     /// One page of names with routes.

@@ -9,6 +9,7 @@ use core::time::Duration;
 use nw_api::management::{ControlResponse, DropCount, ForwarderStatus};
 use nw_api::rest::{PoolShortage, PrefixTraffic, RouterStatus, TopPrefixes};
 use nw_control::{Environment, OperationId};
+use nw_element_api::capture::FaceLabel;
 use nw_element_api::decision_trace::{Decision, DecisionTrace, Event};
 use nw_element_api::{DropCounters, FaceId, SharedPool, Timestamp};
 use nw_name::Name;
@@ -36,6 +37,7 @@ impl Host {
                 let status = self.with_control(now, |_, env| id.and_then(|id| env.face_status(id)));
                 QueryReply::Face(status.map(Box::new))
             }
+            Query::FaceLabel(id) => QueryReply::FaceLabel(self.face_label(id)),
             Query::Channels => {
                 QueryReply::Channels(self.with_control(now, |_, env| env.channels()))
             }
@@ -80,6 +82,13 @@ impl Host {
         self.update_replicas();
         let spent = self.now().since(started);
         reply(answer, spent);
+    }
+
+    fn face_label(&self, id: FaceId) -> Option<FaceLabel> {
+        match self.faces.status(id) {
+            Some(status) => Some(FaceLabel { name: String::new(), uri: status.uri.to_string() }),
+            None => self.observer.as_ref()?.ended_face(id).cloned(),
+        }
     }
 
     fn take_tap(&mut self, now: Timestamp, id: u64) -> Option<Capture> {

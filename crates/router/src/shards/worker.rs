@@ -9,6 +9,7 @@
 use super::command::{AppliedCounts, OwnedFibChange, Report, ShardCommand, ShardEvent, Snapshot};
 use super::ring_message::{MessageKind, RingMessage};
 use super::shard_links::{RECEIVES_TO_DRAIN, ShardLinks};
+use crate::host::UNSENT_MAX;
 use crate::placement::pin_shard;
 use crate::plane::Plane;
 use crate::settings;
@@ -125,11 +126,16 @@ impl Worker {
             if self.stop_requested {
                 return self.faces.close_all(&mut self.pool);
             }
+            let mut unsent = 0;
             for event in &events {
                 if event.data.u64() == WAKER_TOKEN {
                     self.links.waker().clear();
                 } else if !self.links.is_backpressured() {
-                    self.receive_and_forward(now, event);
+                    unsent += self.receive_and_forward(now, event);
+                }
+                if unsent >= UNSENT_MAX {
+                    unsent = 0;
+                    self.faces.flush(&mut self.pool);
                 }
             }
             self.tick(now);
@@ -142,14 +148,17 @@ impl Worker {
         }
     }
 
-    /// Receives packets of a face that is ready, and forwards those of this shard.
+    /// Receives packets of a face that is ready, and forwards those of this shard. Returns the
+    /// number of packets received.
     #[inline]
-    fn receive_and_forward(&mut self, now: Timestamp, event: &epoll::Event) {
+    fn receive_and_forward(&mut self, now: Timestamp, event: &epoll::Event) -> usize {
         let token = event.data.u64();
         self.faces.on_ready(now, token, event.flags, &mut self.pool, &mut self.batch);
+        let received = self.batch.len();
         self.hand_over_unknown_peers();
         self.links.distribute(now, &mut self.batch, &mut self.pool);
         self.forward(now);
+        received
     }
 
     fn now(&self) -> Timestamp {

@@ -4,6 +4,7 @@
 mod actions;
 mod check;
 mod expect;
+mod network;
 mod options;
 mod values;
 
@@ -13,6 +14,7 @@ pub use check::{
     name_matches,
 };
 pub use expect::{Expectation, Metric};
+pub use network::Announcement;
 pub use options::{
     Arrivals, ConsumerItem, ConsumerKind, Failures, LinkItem, Links, Metric as RoutingMetric,
     NodeItem, Policy, ProducerItem, Routers, Routing, Run, Signature, StrategyItem,
@@ -61,6 +63,8 @@ pub struct Overrides {
     pub duration: Option<Secs>,
     /// `topology.generate`, instead of the topology in the file.
     pub topology: Option<String>,
+    /// `topology.file`, instead of the topology in the file; relative to the working directory.
+    pub topology_file: Option<std::path::PathBuf>,
     /// Further entries of `run.at`.
     pub at: Vec<String>,
     /// Further entries of `run.expect`.
@@ -112,6 +116,11 @@ impl Scenario {
         }
         if let Some(topology) = &overrides.topology {
             self.topology = TopologySection { generate: Some(topology.clone()), file: None };
+        }
+        if let Some(file) = &overrides.topology_file {
+            // An absolute path is not relative to the scenario's folder.
+            let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+            self.topology = TopologySection { generate: None, file: Some(file) };
         }
         self.run.at.extend(overrides.at.iter().cloned());
         self.run.expect.extend(overrides.expect.iter().cloned());

@@ -35,8 +35,8 @@ section! {
     TopologySection = "topology" {
         /// A generated topology or a published map; `nw sim topology` lists them.
         generate: Option<String> = None, as "\"grid:10x10\"";
-        /// A file: GML, or a list of links (two nodes per line, optionally delay in ms and rate in
-        /// Mbit/s), relative to the scenario's folder.
+        /// A file: GML, a topology of Mini-NDN, or a list of links (two nodes per line, optionally
+        /// delay in ms and rate in Mbit/s), relative to the scenario's folder.
         file: Option<PathBuf> = None, as "\"map.gml\"";
     }
 }

@@ -87,6 +87,7 @@ fn scenario_overrides_replace_file_options() {
         seed: Some(9),
         duration: Secs::parse("2.5"),
         topology: Some("ring:4".into()),
+        topology_file: None,
         at: vec!["1s node n2 restart".into()],
         expect: vec!["satisfied > 0.5".into()],
     };

@@ -1,6 +1,6 @@
 //! Generated topologies.
 
-use super::{Edge, NS_PER_KM, Topology, TopologyError, gml};
+use super::{Edge, NS_PER_KM, Topology, TopologyError};
 use crate::random::{Random, Stream};
 
 /// Forms of generated topologies, with explanations.
@@ -25,7 +25,7 @@ pub const FORMS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Published maps: name, explanation, GML text.
+/// Published maps: name, explanation, text of a topology file.
 pub const PUBLISHED: &[(&str, &str, &str)] = &[
     (
         "abilene",
@@ -36,6 +36,21 @@ pub const PUBLISHED: &[(&str, &str, &str)] = &[
         "nsfnet",
         "NSF's T1 backbone of 1991: 14 nodes, 21 links",
         include_str!("../../topologies/nsfnet.gml"),
+    ),
+    (
+        "ndn-testbed",
+        "the NDN testbed as in Mini-NDN's testbed.conf (commit 587b78ff): 37 nodes, 95 links",
+        include_str!("../../topologies/ndn-testbed.conf"),
+    ),
+    (
+        "geant",
+        "GÉANT's network of December 2018: 45 nodes, 71 links",
+        include_str!("../../topologies/geant.conf"),
+    ),
+    (
+        "sprint",
+        "Sprint's points of presence as mapped by Rocketfuel (AS 1239): 52 nodes, 84 links",
+        include_str!("../../topologies/sprint.conf"),
     ),
 ];
 
@@ -49,7 +64,8 @@ const PAIRS_NODES_MAX: usize = 20_000;
 /// Generates a topology from its description, or reads a published map.
 pub fn generate(text: &str, seed: u64) -> Result<Topology, TopologyError> {
     if let Some((name, _, map)) = PUBLISHED.iter().find(|(name, ..)| *name == text) {
-        return gml::read(name, map);
+        let format = if map.contains("graph [") { "gml" } else { "conf" };
+        return Topology::parse(&format!("{name}.{format}"), map);
     }
     let mut words = text.split(':');
     let form = words.next().unwrap_or_default();

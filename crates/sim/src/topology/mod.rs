@@ -4,6 +4,7 @@ mod draw;
 mod edges;
 mod generate;
 mod gml;
+mod mini_ndn;
 
 pub use draw::{dot, svg, toml};
 pub use generate::{FORMS, PUBLISHED};
@@ -94,8 +95,8 @@ impl Topology {
         generate::generate(text, seed)
     }
 
-    /// Loads a file: GML as published by the Topology Zoo if the name ends in `.gml`, otherwise a
-    /// list of links.
+    /// Loads a file: GML as published by the Topology Zoo if the name ends in `.gml`, a topology of
+    /// Mini-NDN if it begins with a section, otherwise a list of links.
     ///
     /// # Errors
     /// Every mistake, with its line.
@@ -112,6 +113,8 @@ impl Topology {
         let extension = Path::new(file).extension();
         if extension.is_some_and(|ending| ending.eq_ignore_ascii_case("gml")) {
             gml::read(file, text)
+        } else if mini_ndn::is_format(text) {
+            mini_ndn::read(file, text)
         } else {
             edges::read(file, text)
         }

@@ -18,6 +18,9 @@ fn generated_topologies_have_expected_sizes() {
         ("scale-free:100:2", 100, 3 + 97 * 2),
         ("abilene", 11, 14),
         ("nsfnet", 14, 21),
+        ("ndn-testbed", 37, 95),
+        ("geant", 45, 71),
+        ("sprint", 52, 84),
     ] {
         let topology = generate(text);
         assert_eq!((topology.nodes.len(), topology.links.len()), (nodes, links), "{text}");
@@ -116,4 +119,49 @@ proptest! {
         let text = if gml_head { format!("graph [ node [ id {text}") } else { text };
         let _ = gml::read("f", &text);
     }
+}
+
+#[test]
+fn mini_ndn_file_is_read_with_its_units() {
+    let text = "# two nodes\n[nodes]\na: _ radius=1.0 angle=2.0\nb: _\n[switches]\n[links]\n\
+                a:b delay=2.5ms bw=10 loss=0.5 max_queue_size=7 cost=3\n";
+    let topology = Topology::parse("net.conf", text).unwrap();
+    let expected = Edge {
+        delay_ns: Some(2_500_000),
+        rate_bps: Some(10_000_000),
+        loss_ppb: Some(5_000_000),
+        queue_packets: Some(7),
+        cost: Some(3),
+        ..Edge::between(0, 1)
+    };
+    assert_eq!(topology.links, [expected]);
+    for (delay, ns) in [("300us", 300_000), ("1s", 1_000_000_000)] {
+        let text = format!("[nodes]\na: _\nb: _\n[links]\na:b delay={delay}\n");
+        assert_eq!(Topology::parse("net", &text).unwrap().links[0].delay_ns, Some(ns));
+    }
+}
+
+#[test]
+fn mini_ndn_mistakes_are_all_reported_with_their_lines() {
+    let text = "[nodes]\na: _\nb: _\na: _\nword\n[switches]\ns1: _\n[links]\na:c\na:b bw=0\n\
+                a:b bw=1e9\na:b delay=10\na:b loss=100\na:b speed=3\na:a\na:b\nb:a\n[aps]\nx: y\n";
+    let error = Topology::parse("net.conf", text).unwrap_err().0;
+    for expected in [
+        "net.conf:4: the node a a second time",
+        "net.conf:5: saw \"word\"; expected a node and a colon",
+        "net.conf:7: a switch",
+        "net.conf:9: no node c in [nodes]",
+        "net.conf:10: bw=0: give a rate",
+        "net.conf:11: saw bw=1e9; expected bw from 0 to 10000000 Mbit/s",
+        "net.conf:12: saw delay=10; expected a time such as 10ms",
+        "net.conf:13: saw loss=100; expected loss from 0 to 99 percent",
+        "net.conf:14: saw the option speed; expected delay, bw, loss, max_queue_size or cost",
+        "net.conf:15: a link from a to itself",
+        "net.conf:17: the link b:a a second time",
+        "net.conf:18: saw the section [aps]; expected [nodes], [links] or an empty [switches]",
+    ] {
+        assert!(error.contains(expected), "{expected} in:\n{error}");
+    }
+    assert_eq!(error.lines().count(), 12, "{error}");
+    assert!(Topology::parse("x", "[nodes]\n").unwrap_err().0.contains("no node"));
 }

@@ -1,4 +1,7 @@
-//! The number of records per face, the limit on it, and removing the records of a face.
+//! The number of records per face, the limit on it, and removing the records of ended faces.
+//!
+//! One pass over the table serves all faces that have ended: a flood of forged sources ends
+//! thousands of faces a second, and a pass for each would take longer than their packets.
 
 use super::entry::NONE;
 use super::{EntryRef, Pit};
@@ -19,6 +22,7 @@ struct Count {
 pub(super) struct FaceCounts {
     counts: MmapArray<Count>,
     ins_max: u32,
+    sweep: Sweep,
 }
 
 impl FaceCounts {
@@ -26,6 +30,7 @@ impl FaceCounts {
         FaceCounts {
             counts: MmapArray::with_small_pages(FaceId::SLOTS_MAX as usize),
             ins_max: u32::MAX,
+            sweep: Sweep::default(),
         }
     }
 
@@ -80,10 +85,37 @@ impl FaceCounts {
     }
 }
 
-/// Progress of [`Pit::remove_face_part`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FaceScan {
-    slot: u32,
+/// A pass over the entries that removes the records of ended faces.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sweep {
+    /// The next slot.
+    next: u32,
+    /// The slot before which the pass ends; 0 if none is running.
+    end: u32,
+    /// The slots before this one are visited again: faces ended after the pass had reached it.
+    again_to: u32,
+}
+
+impl Sweep {
+    /// Includes a face that ends now, with records in slots below `high_water`.
+    fn extend(&mut self, high_water: u32) {
+        (self.again_to, self.end) = (self.next, high_water);
+    }
+
+    /// Returns the next slot. `None` at the end of the last pass.
+    fn step(&mut self) -> Option<u32> {
+        if self.next >= self.end {
+            *self = Sweep { next: 0, end: self.again_to, again_to: 0 };
+        }
+        (self.next < self.end).then(|| {
+            self.next += 1;
+            self.next - 1
+        })
+    }
+
+    const fn is_running(&self) -> bool {
+        self.next < self.end || self.again_to > 0
+    }
 }
 
 impl Pit {
@@ -105,48 +137,59 @@ impl Pit {
         self.faces.counts[face.slot()].outs as usize
     }
 
-    /// Removes all in- and out-records of a face and passes each entry that had one to `each`.
-    /// Entries stay until they expire or are removed, even without records. Visits every slot ever
-    /// used, until all records are found; see [`remove_face_part`](Self::remove_face_part) for
-    /// large tables.
-    pub fn remove_face(&mut self, face: FaceId, visit: &mut dyn FnMut(EntryRef)) {
-        let mut scan = FaceScan::default();
-        while !self.remove_face_part(face, &mut scan, u32::MAX, visit) {}
+    /// Returns whether records of ended faces are still to be removed.
+    pub const fn has_ended_records(&self) -> bool {
+        self.faces.sweep.is_running()
     }
 
-    /// Does a part of [`remove_face`](Self::remove_face): visits `slots_max` slots. Returns true
-    /// when all records are removed; call it again until then. The face must not get new records in
-    /// between.
-    pub fn remove_face_part(
-        &mut self,
-        face: FaceId,
-        scan: &mut FaceScan,
-        slots_max: u32,
-        visit: &mut dyn FnMut(EntryRef),
-    ) -> bool {
-        let end = self.free.high_water().min(scan.slot.saturating_add(slots_max));
-        while scan.slot < end {
-            let count = &self.faces.counts[face.slot()];
-            if count.ins == 0 && count.outs == 0 {
-                return true;
-            }
-            let entry = &self.entries[scan.slot as usize];
-            // Usual: no record in a chain, and the inline records belong to other faces.
-            let may_have_record = entry.is_used()
-                && (entry.incoming.face == face.bits()
-                    || entry.outgoing.face == face.bits()
-                    || entry.in_chain != NONE
-                    || entry.out_chain != NONE);
-            if may_have_record {
-                let reference = self.reference(scan.slot);
-                let (had_in, had_out) =
-                    (self.remove_in(reference, face), self.remove_out(reference, face));
-                if had_in || had_out {
-                    visit(reference);
-                }
-            }
-            scan.slot += 1;
+    /// Includes a face that has ended in the pass over the table, if it has records.
+    pub(super) fn sweep_ended_face(&mut self, face: FaceId) {
+        let count = &self.faces.counts[face.slot()];
+        if count.ins > 0 || count.outs > 0 {
+            self.faces.sweep.extend(self.free.high_water());
         }
-        scan.slot >= self.free.high_water()
+    }
+
+    /// Removes the in- and out-records of ended faces from at most `slots_max` slots, and passes
+    /// each entry that had one to `visit`. Entries stay until they expire or are removed, even
+    /// without records. Call it until [`has_ended_records`](Self::has_ended_records) returns false.
+    pub fn remove_ended_part(&mut self, slots_max: u32, visit: &mut dyn FnMut(EntryRef)) {
+        for _ in 0..slots_max {
+            let Some(slot) = self.faces.sweep.step() else { return };
+            if self.remove_ended_of(slot) {
+                visit(self.reference(slot));
+            }
+        }
+    }
+
+    /// Removes the records of ended faces from one entry. Returns whether there were any.
+    fn remove_ended_of(&mut self, slot: u32) -> bool {
+        let Pit { entries, records, faces, shares, .. } = self;
+        let entry = &mut entries[slot as usize];
+        if !entry.is_used() {
+            return false;
+        }
+        let has_ended = |bits: u32| bits != 0 && shares.has_ended(FaceId::from_bits(bits));
+        let mut had_any = false;
+        if has_ended(entry.incoming.face) {
+            faces.remove_in(FaceId::from_bits(core::mem::take(&mut entry.incoming.face)));
+            had_any = true;
+        }
+        if has_ended(entry.outgoing.face) {
+            faces.remove_out(FaceId::from_bits(core::mem::take(&mut entry.outgoing.face)));
+            had_any = true;
+        }
+        // Usual: no record in a chain.
+        if entry.in_chain != NONE || entry.out_chain != NONE {
+            records.unlink_all(&mut entry.in_chain, has_ended, |face| {
+                faces.remove_in(face);
+                had_any = true;
+            });
+            records.unlink_all(&mut entry.out_chain, has_ended, |face| {
+                faces.remove_out(face);
+                had_any = true;
+            });
+        }
+        had_any
     }
 }

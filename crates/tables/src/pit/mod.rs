@@ -38,7 +38,6 @@ mod shares_tests;
 #[cfg(test)]
 mod tests;
 
-pub use faces::FaceScan;
 pub use matching::{DEEP_LENGTHS_MAX, DIGESTS_PER_NAME_MAX, MATCHES_MAX, SingleMatch};
 pub use records::{Downstream, InRecord, InRecords, OutRecord, OutRecords, RECORDS_PER_ENTRY_MAX};
 pub use reference::{EntryRef, TOKEN_LEN};

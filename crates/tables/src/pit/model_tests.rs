@@ -101,11 +101,16 @@ fn peer_of(number: u64) -> u64 {
 }
 
 fn add_faces(pit: &mut Pit) {
-    for number in 0..UNKNOWN {
-        pit.add_face(face(number), if is_local(number) { Scope::Local } else { Scope::NonLocal });
-        if peer_of(number) == 2 {
-            pit.set_peer(face(number), Peer::of_mac([7; 6]));
-        }
+    (0..UNKNOWN).for_each(|number| add_face(pit, number));
+}
+
+fn add_face(pit: &mut Pit, number: u64) {
+    if number == UNKNOWN {
+        return;
+    }
+    pit.add_face(face(number), if is_local(number) { Scope::Local } else { Scope::NonLocal });
+    if peer_of(number) == 2 {
+        pit.set_peer(face(number), Peer::of_mac([7; 6]));
     }
 }
 
@@ -169,20 +174,30 @@ impl Model {
         }
     }
 
+    /// Ends a face, and removes its records with those of the face that was never added.
     fn remove_face(&mut self, pit: &mut Pit, number: u64, part: u32) {
-        let (mut shown, mut scan) = (Vec::new(), FaceScan::default());
-        while !pit.remove_face_part(face(number), &mut scan, part, &mut |entry| shown.push(entry)) {
+        let mut shown = Vec::new();
+        pit.mark_face_ended(face(number));
+        let had_records = pit.has_ended_records();
+        while pit.has_ended_records() {
+            pit.remove_ended_part(part, &mut |entry| shown.push(entry));
         }
         let mut expected = Vec::new();
         for (identity, pending) in &mut self.pending {
-            let (had_in, had_out) = (pending.ins.remove(&number), pending.outs.remove(&number));
-            if had_in.is_some() || had_out.is_some() {
+            let mut had_any = false;
+            for ended in [number, UNKNOWN].into_iter().filter(|_| had_records) {
+                had_any |= pending.ins.remove(&ended).is_some();
+                had_any |= pending.outs.remove(&ended).is_some();
+            }
+            if had_any {
                 expected.push(self.refs[identity]);
             }
+            assert!(!pending.ins.contains_key(&number) && !pending.outs.contains_key(&number));
         }
         shown.sort();
         expected.sort();
         assert_eq!(shown, expected);
+        add_face(pit, number);
     }
 
     fn advance(&mut self, pit: &mut Pit, ms: u64, rearm: Option<u64>) {

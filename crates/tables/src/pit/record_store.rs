@@ -111,6 +111,32 @@ impl RecordStore {
         }
         false
     }
+
+    /// Removes the records whose face, given by its bits, `is_removed`, and passes each of these
+    /// faces to `removed`.
+    pub fn unlink_all(
+        &mut self,
+        first: &mut u32,
+        is_removed: impl Fn(u32) -> bool,
+        mut removed: impl FnMut(FaceId),
+    ) {
+        let (mut link, mut last) = (*first, None);
+        while link != NONE {
+            let slot = link - 1;
+            let Record { next, face, .. } = self.records[slot as usize];
+            if is_removed(face) {
+                match last {
+                    Some(last) => self.records[last as usize].next = next,
+                    None => *first = next,
+                }
+                self.release(slot);
+                removed(FaceId::from_bits(face));
+            } else {
+                last = Some(slot);
+            }
+            link = next;
+        }
+    }
 }
 
 impl Record {

@@ -205,6 +205,12 @@ impl Shares {
         }
     }
 
+    /// Returns whether a face has ended, or was never added.
+    #[inline]
+    pub fn has_ended(&self, face: FaceId) -> bool {
+        self.member(face).is_none()
+    }
+
     #[inline]
     fn member(&self, face: FaceId) -> Option<&FaceMember> {
         self.members.get(face.slot())?.as_ref().filter(|member| member.face == face)
@@ -243,10 +249,12 @@ impl Pit {
         self.shares.set_peer(face, peer);
     }
 
-    /// Removes a face from the shares: its entries are victims first from now on.
+    /// Removes a face from the shares: its entries are victims first from now on, and its records
+    /// are removed by [`remove_ended_part`](Self::remove_ended_part).
     pub fn mark_face_ended(&mut self, face: FaceId) {
         self.shares.full_searches_due = self.shares.full_searches_due.max(self.faces.ins(face));
         self.shares.remove(face);
+        self.sweep_ended_face(face);
     }
 
     /// Returns the resource that an Interest of this length lacks; `None` if removing an entry

@@ -2,8 +2,8 @@
 //! too.
 
 use super::*;
-use crate::FaceId;
 use crate::test_util::KEY;
+use crate::{FaceId, Scope};
 use nw_name::{Component, ComponentType, Name};
 use nw_wire::{NackReason, Token};
 
@@ -513,8 +513,9 @@ fn expiry_reached_entry_is_popped_and_readable() {
 }
 
 #[test]
-fn remove_face_all_records_are_removed() {
+fn ended_faces_lose_all_records_in_one_pass() {
     let mut pit = small();
+    (300..303).for_each(|number| pit.add_face(face(number), Scope::NonLocal));
     let entries: Vec<EntryRef> =
         (0..6).map(|at| insert(&mut pit, &name("/n").with_generic([at]))).collect();
     for (at, entry) in entries.iter().enumerate() {
@@ -528,18 +529,26 @@ fn remove_face_all_records_are_removed() {
         }
     }
     let mut shown = Vec::new();
-    pit.remove_face(face(301), &mut |entry| shown.push(entry));
+    pit.mark_face_ended(face(301));
+    pit.remove_ended_part(u32::MAX, &mut |entry| shown.push(entry));
     assert_eq!(shown, [0, 2, 3, 4].map(|at: usize| entries[at]));
     assert_eq!((pit.face_in_records(face(301)), pit.face_out_records(face(301))), (0, 0));
     assert_eq!(entries.iter().map(|entry| pit.in_records(*entry).count()).sum::<usize>(), 6);
-    // In parts, and again when nothing is left.
-    let (mut scan, mut parts, mut seen) = (FaceScan::default(), 1, 0);
-    while !pit.remove_face_part(face(300), &mut scan, 2, &mut |_| seen += 1) {
+    // Two more, the second within the pass of the first: the slots before it are visited again.
+    pit.mark_face_ended(face(302));
+    let mut visited = Vec::new();
+    pit.remove_ended_part(2, &mut |entry| visited.push(entry));
+    pit.mark_face_ended(face(300));
+    let mut parts = 0;
+    while pit.has_ended_records() {
+        pit.remove_ended_part(2, &mut |entry| visited.push(entry));
         parts += 1;
     }
-    assert_eq!((seen, parts), (6, 3));
-    pit.remove_face(face(300), &mut |_| panic!("nothing left"));
-    assert_eq!(pit.len(), 6);
+    assert_eq!(visited, [0, 2, 3, 4, 5, 0, 1].map(|at: usize| entries[at]));
+    assert_eq!((parts, pit.face_in_records(face(300)), pit.len()), (3, 0, 6));
+    // Nothing is left.
+    pit.mark_face_ended(face(300));
+    assert!(!pit.has_ended_records());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::packet::{PacketSpec, TokenSpec, announce};
 use super::{Sent, Tokens};
 use nw_element_api::{FaceId, Kind};
 use nw_name::Name;
-use nw_wire::publication::Envelope;
+use nw_wire::publication::{Envelope, StagedFilter};
 use nw_wire::{Data, Interest, NackReason};
 use std::fmt::Write;
 
@@ -60,12 +60,24 @@ fn describe_publication(sent: &Sent, line: &mut String) -> std::fmt::Result {
     match Envelope::check(&sent.bytes) {
         Ok(envelope) => {
             write!(line, "Publication {:?}", envelope.ids().to_ids())?;
-            write!(line, " fid={} table={}", envelope.fid(), envelope.table())?;
+            match envelope.staged() {
+                None => write!(line, " fid={} table={}", envelope.fid(), envelope.table())?,
+                Some(staged) => describe_stages(&staged, line)?,
+            }
             write!(line, " hop={}", envelope.hop_limit())?;
             write!(line, " content={}", String::from_utf8_lossy(envelope.payload()))
         }
         Err(error) => write!(line, "malformed Publication: {error}"),
     }
+}
+
+fn describe_stages(staged: &StagedFilter<'_>, line: &mut String) -> std::fmt::Result {
+    for (at, stage) in staged.iter().enumerate() {
+        let start = if at == 0 { " stages=" } else { "/" };
+        write!(line, "{start}{}.{}.", stage.ones, stage.seed)?;
+        stage.bits.iter().try_for_each(|byte| write!(line, "{byte:02x}"))?;
+    }
+    Ok(())
 }
 
 fn describe_interest(sent: &Sent, line: &mut String) -> std::fmt::Result {

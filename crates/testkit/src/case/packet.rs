@@ -3,7 +3,7 @@
 use super::{Args, NameVariables, TestTarget, Tokens, hex, name, number};
 use nw_element_api::{FaceId, LinkFields};
 use nw_name::Name;
-use nw_wire::publication::{EnvelopeBuilder, Fid, Id, Label};
+use nw_wire::publication::{EnvelopeBuilder, Fid, Id, Label, Stage, StagedFilter};
 use nw_wire::{DataBuilder, DigestSha256, InterestBuilder, NackReason, Token};
 
 /// The value of `token=`.
@@ -62,8 +62,27 @@ pub struct PacketSpec {
     pub fid: Fid,
     /// `table=`, of a publication: that of its link identifiers.
     pub table: u8,
+    /// `stages=`, of a publication: its identifier in stages instead of `fid` and `table`, each
+    /// stage as `ONES.SEED.BITS` with hexadecimal digits, joined by `/`.
+    pub stages: Option<Vec<u8>>,
     /// `bytes=`: any bytes instead of a packet.
     pub bytes: Option<Vec<u8>>,
+}
+
+/// Returns the bytes of an identifier in stages.
+fn stages(text: &str) -> Result<Vec<u8>, String> {
+    let fault = |error: nw_wire::Error| format!("{text:?} is no identifier in stages: {error}");
+    let mut bytes = vec![text.split('/').count() as u8];
+    for stage in text.split('/') {
+        let fields =
+            stage.split_once('.').and_then(|(ones, rest)| Some((ones, rest.split_once('.')?)));
+        let (ones, (seed, bits)) =
+            fields.ok_or_else(|| format!("a stage is ONES.SEED.BITS, not {stage:?}"))?;
+        let (ones, seed) = (number(ones, "the bits of a link")?, number(seed, "a seed")?);
+        Stage { ones, seed, bits: &hex(bits)? }.encode(&mut bytes).map_err(fault)?;
+    }
+    StagedFilter::check(&bytes).map_err(fault)?;
+    Ok(bytes)
 }
 
 impl PacketSpec {
@@ -137,6 +156,7 @@ impl PacketSpec {
             "freshness" => self.freshness = Some(number(value, "a freshness period")?),
             "fid" => self.fid = value.parse()?,
             "table" => self.table = number(value, "a table")?,
+            "stages" => self.stages = Some(stages(value)?),
             "mark" => self.mark = number(value, "a congestion mark")?,
             "next-hop" => self.next_hop = Some(target.face(value)?),
             "from" => self.from = Some(target.face(value)?),
@@ -197,6 +217,7 @@ impl PacketSpec {
             hop_limit: self.hop.unwrap_or(0),
             table: self.table,
             fid: self.fid,
+            staged: self.stages.as_deref().and_then(|bytes| StagedFilter::check(bytes).ok()),
             ids: &ids,
             payload: self.content.as_deref().unwrap_or("").as_bytes(),
             ..EnvelopeBuilder::default()

@@ -22,6 +22,8 @@ const BURST: usize = 32;
 const DELAY: Duration = Duration::from_millis(3900);
 /// Answers that a slow producer holds.
 const HELD_MAX: usize = 1 << 18;
+/// Niceness of the attackers and their accomplices, above that of the bystanders.
+const NICENESS: i32 = 10;
 /// Content of the accomplices' Data, bytes.
 const CONTENT: [u8; 4000] = [b'x'; 4000];
 
@@ -58,6 +60,7 @@ impl Drop for Accomplices {
 
 /// Reads Interests until `stop`, and answers them as the scenario wants.
 fn help(producer: &mut Client, scenario: Scenario, stop: &AtomicBool) -> Result<(), ClientError> {
+    yield_to_bystanders();
     let mut held: VecDeque<(Instant, Vec<u8>, Token)> = VecDeque::new();
     while !stop.load(Ordering::Relaxed) {
         producer.poll(Some(Duration::from_millis(10)), |_, received, out| {
@@ -90,8 +93,16 @@ fn help(producer: &mut Client, scenario: Scenario, stop: &AtomicBool) -> Result<
     Ok(())
 }
 
+/// Gives this thread a lower priority than bystanders have. Attackers on other machines would take
+/// no processor time from bystanders, so those on this machine take what the bystanders leave.
+fn yield_to_bystanders() {
+    // Lowering a priority needs no rights. Without it the figures would only look worse.
+    let _ = rustix::process::nice(NICENESS);
+}
+
 /// Runs one attacker until `ended`.
 pub(super) fn run(plan: &AttackPlan, number: usize, ended: &AtomicBool) -> AttackStats {
+    yield_to_bystanders();
     match plan.scenario {
         Scenario::FewFaces => interests(plan, number, ended, 1, 3_600_000),
         Scenario::ManyFaces => interests(plan, number, ended, FACES, 200),

@@ -3,7 +3,7 @@
 use super::{Line, Value};
 use crate::publication::{
     Envelope, EnvelopeKind, FID_LEN, IdRef, LABEL_LEN, LINK_NOTIFICATION_SCOPE, LINK_REPORT_SCOPE,
-    Label, Message, NODE_SCOPE, RENDEZVOUS_SCOPE, TOPOLOGY_SCOPE,
+    Label, Message, NODE_SCOPE, RENDEZVOUS_SCOPE, STAGE_HEAD_LEN, StagedFilter, TOPOLOGY_SCOPE,
 };
 use nw_name::tlv::{Tlv, push_tlv};
 use std::collections::VecDeque;
@@ -51,8 +51,14 @@ impl<'a> Lines<'a> {
         self.add(3, "hop limit", Value::Number(u64::from(envelope.hop_limit()), ""));
         self.add(4, "class", Value::Number(u64::from(envelope.class()), ""));
         self.add(5, "table", Value::Number(u64::from(envelope.table()), ""));
-        self.add_bytes(8, "forwarding identifier", FID_LEN);
         let mut at = 8 + FID_LEN;
+        match envelope.staged() {
+            None => self.add_bytes(8, "forwarding identifier", FID_LEN),
+            Some(staged) => {
+                self.stages(&staged);
+                at += 4 * usize::from(self.element.value[7]);
+            }
+        }
         if let Some(stream) = envelope.stream() {
             self.add_bytes(at, "source", LABEL_LEN);
             self.add(at + 8, "sequence", Value::Number(stream.sequence, ""));
@@ -71,6 +77,20 @@ impl<'a> Lines<'a> {
         }
         let len = envelope.payload().len();
         self.add_bytes(at, payload_name(envelope), len);
+    }
+}
+
+impl Lines<'_> {
+    fn stages(&mut self, staged: &StagedFilter<'_>) {
+        self.add(8, "stages", Value::Number(u64::from(staged.stages()), ""));
+        let mut at = 9;
+        for stage in staged.iter() {
+            self.add(at + 1, "bits of a link", Value::Number(u64::from(stage.ones), ""));
+            self.add(at + 1, "seed", Value::Number(u64::from(stage.seed), ""));
+            at += STAGE_HEAD_LEN;
+            self.add_bytes(at, "filter of the stage", stage.bits.len());
+            at += stage.bits.len();
+        }
     }
 }
 
@@ -108,7 +128,9 @@ fn payload_name(envelope: &Envelope<'_>) -> &'static str {
 #[cfg(test)]
 mod tests {
     use crate::dissect::{Options, dissect};
-    use crate::publication::{EnvelopeBuilder, EnvelopeKind, Fid, Id, Label, Message};
+    use crate::publication::{
+        EnvelopeBuilder, EnvelopeKind, Fid, Id, Label, Message, StagedFilter,
+    };
 
     fn text(bytes: &[u8]) -> String {
         let mut out = String::new();
@@ -145,5 +167,28 @@ mod tests {
         }
         wire[2] = 9;
         assert!(text(&wire).contains("!! field_value"), "{}", text(&wire));
+    }
+
+    #[test]
+    fn stages_of_an_identifier_are_shown_one_by_one() {
+        let bytes = [&[2, 3, 0x21, 0xaa, 0xbb, 0xcc, 40, 0x3f][..], &[0x11; 40]].concat();
+        let staged = StagedFilter::check(&bytes).ok();
+        let mut wire = Vec::new();
+        EnvelopeBuilder { staged, payload: b"x", ..Default::default() }
+            .encode(&mut wire)
+            .expect("short");
+        let shown = text(&wire);
+        for part in [
+            "10    stages: 2",
+            "12    bits of a link: 7",
+            "12    seed: 1",
+            "13    filter of the stage: aabbcc",
+            "17    bits of a link: 8",
+            "17    seed: 15",
+            "18    filter of the stage: 1111",
+            "58    payload: 78",
+        ] {
+            assert!(shown.contains(part), "{part:?} in\n{shown}");
+        }
     }
 }

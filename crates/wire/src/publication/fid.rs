@@ -108,9 +108,15 @@ impl fmt::Debug for Fid {
 impl core::str::FromStr for Fid {
     type Err = &'static str;
 
-    /// Parses 64 hexadecimal digits, or numbers of bits joined by `+`.
+    /// Parses 64 hexadecimal digits, 256 binary digits with bit 255 first (as in configurations of
+    /// Blackadder), or numbers of bits joined by `+`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const EXPECTED: &str = "expected 64 hexadecimal digits, or bits from 0 to 255 joined by +";
+        const EXPECTED: &str = "expected 64 hexadecimal digits, 256 binary digits, or bits from 0 \
+                                to 255 joined by +";
+        if text.len() == FID_BITS && text.bytes().all(|digit| matches!(digit, b'0' | b'1')) {
+            let set = (0..=255_u8).rev().zip(text.bytes()).filter(|(_, digit)| *digit == b'1');
+            return Ok(set.fold(Fid::EMPTY, |fid, (bit, _)| fid.union(Fid::of_bit(bit))));
+        }
         if text.len() != 2 * FID_LEN || !text.is_ascii() {
             let bit = |word: &str| word.parse().map(Fid::of_bit).map_err(|_| EXPECTED);
             return text.split('+').try_fold(Fid::EMPTY, |fid, word| Ok(fid.union(bit(word)?)));
@@ -148,5 +154,13 @@ mod tests {
         assert_eq!("3+64+255".parse(), Ok(fid));
         assert!("3+256".parse::<Fid>().is_err() && "".parse::<Fid>().is_err());
         assert_eq!(Fid::from_words(fid.words()), fid);
+        let digits: String = (0..=255)
+            .rev()
+            .map(|bit| if [3, 64, 255].contains(&bit) { '1' } else { '0' })
+            .collect();
+        assert_eq!(digits.parse(), Ok(fid));
+        assert!(
+            digits[1..].parse::<Fid>().is_err() && digits.replace('1', "2").parse::<Fid>().is_err()
+        );
     }
 }

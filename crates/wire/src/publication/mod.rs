@@ -18,6 +18,7 @@ mod id;
 mod link_state;
 mod message;
 mod network;
+mod stages;
 mod topology;
 
 pub use application::{
@@ -35,6 +36,10 @@ pub use message::{
     RendezvousReply, RendezvousRequest, RepairRequest, RequestFlags, SubscriptionScope,
 };
 pub use network::{NetworkPacket, NetworkPacketBuilder};
+pub use stages::{
+    STAGE_HEAD_LEN, STAGE_ONES_MAX, STAGE_ONES_MIN, STAGE_SEEDS, STAGED_LEN_MAX, STAGES_MAX,
+    STAGES_TABLE, Stage, StagedFilter,
+};
 pub use topology::{MatchMessage, NodeNotice, ScopeChange};
 
 /// Ethernet type of Blackadder's frames.

@@ -67,6 +67,16 @@ pub struct FaceRates {
     pub in_bytes: f64,
     /// Bytes sent.
     pub out_bytes: f64,
+    /// Interests that wait for the link; absent while the link is not short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_interests: Option<u64>,
+    /// Data that may be requested on the link, bytes per second; absent while it is not short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shaping_rate_bytes: Option<u64>,
+    /// Interests refused because they would have waited too long.
+    pub refused: f64,
+    /// Data marked because Interests of their flow waited long.
+    pub marked: f64,
 }
 
 /// Rates of one prefix, per second.
@@ -93,6 +103,8 @@ pub struct DropRate {
     pub total: u64,
 }
 
+/// Columns of the table of faces without those of shaping.
+const TRAFFIC_COLUMNS: usize = 10;
 /// Maximum number of prefixes.
 const PREFIXES_MAX: usize = 100;
 
@@ -159,6 +171,10 @@ fn face_rates(before: &Look, now: &Look, rate: &impl Fn(u64, u64) -> f64) -> Vec
             ],
             in_bytes: of(|face| face.in_bytes),
             out_bytes: of(|face| face.out_bytes),
+            held_interests: face.held_interests,
+            shaping_rate_bytes: face.shaping_rate_bytes,
+            refused: of(|face| face.refused_interests.unwrap_or(0)),
+            marked: of(|face| face.shaping_marks.unwrap_or(0)),
         }
     });
     rates.collect()
@@ -260,11 +276,23 @@ impl Rates {
         ]
     }
 
-    /// Returns the table of faces, header first.
+    /// Returns the table of faces, header first. Columns of shaping exist while a link is short.
     pub fn face_rows(&self) -> Vec<Vec<String>> {
         let mut rows = vec![row([
-            &"face", &"peer", &"in I/s", &"in D/s", &"in N/s", &"in B/s", &"out I/s", &"out D/s",
-            &"out N/s", &"out B/s",
+            &"face",
+            &"peer",
+            &"in I/s",
+            &"in D/s",
+            &"in N/s",
+            &"in B/s",
+            &"out I/s",
+            &"out D/s",
+            &"out N/s",
+            &"out B/s",
+            &"held",
+            &"link B/s",
+            &"refused/s",
+            &"marked/s",
         ])];
         rows.extend(self.faces.iter().map(|face| {
             let ([a, b, c], [d, e, f]) = (face.in_packets.map(short), face.out_packets.map(short));
@@ -279,8 +307,18 @@ impl Rates {
                 &e,
                 &f,
                 &short(face.out_bytes),
+                &face.held_interests.map_or("-".to_owned(), |held| held.to_string()),
+                &face.shaping_rate_bytes.map_or("-".to_owned(), |rate| short(rate as f64)),
+                &short(face.refused),
+                &short(face.marked),
             ])
         }));
+        let is_short = |face: &FaceRates| {
+            face.held_interests.is_some() || face.refused > 0.0 || face.marked > 0.0
+        };
+        if !self.faces.iter().any(is_short) {
+            rows.iter_mut().for_each(|row| row.truncate(TRAFFIC_COLUMNS));
+        }
         rows
     }
 

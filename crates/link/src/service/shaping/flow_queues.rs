@@ -12,27 +12,32 @@
 //! The first Interest of a new flow goes ahead of the others of its face, in every second turn at
 //! most: it measures the path for its consumer, and so do replies to single requests.
 
+use super::turns::{Queue, Turns};
 use super::{QUEUE_BYTES_MAX, QUEUE_MAX, WaitingInterest};
 use nw_element_api::FaceId;
 use nw_name::{HashKey, NameRef};
 use std::collections::{HashSet, VecDeque};
 
-/// Bytes of Data that a face or flow may ask for in one turn.
-const QUANTUM: f64 = 9000.0;
+/// Faces that are remembered after their turn has passed.
+const FACES_PASSED_MAX: usize = 256;
 
 #[derive(Debug)]
 struct Flow {
     hash: u64,
     cost: f64,
-    deficit: f64,
     interests: VecDeque<WaitingInterest>,
+}
+
+impl Queue for Flow {
+    fn next_cost(&mut self) -> Option<f64> {
+        (!self.interests.is_empty()).then_some(self.cost)
+    }
 }
 
 #[derive(Debug)]
 struct Downstream {
     face: FaceId,
-    deficit: f64,
-    flows: VecDeque<Flow>,
+    flows: Turns<Flow>,
     /// Flows that were not served yet.
     new_flows: VecDeque<Flow>,
     /// The last turn was a new flow's.
@@ -41,53 +46,62 @@ struct Downstream {
     len: usize,
 }
 
+impl Queue for Downstream {
+    fn next_cost(&mut self) -> Option<f64> {
+        let new_cost = self.new_flows.front().map(|flow| flow.cost);
+        new_cost.filter(|_| !self.was_new).or_else(|| self.next_known_cost()).or(new_cost)
+    }
+}
+
 impl Downstream {
     fn new(face: FaceId) -> Self {
-        let (flows, new_flows) = (VecDeque::new(), VecDeque::new());
-        Downstream { face, deficit: 0.0, flows, new_flows, was_new: false, len: 0 }
+        let (flows, new_flows) = (Turns::default(), VecDeque::new());
+        Downstream { face, flows, new_flows, was_new: false, len: 0 }
     }
 
-    fn all_flows(&mut self) -> impl Iterator<Item = &mut Flow> {
+    fn all_flows(&self) -> impl Iterator<Item = &Flow> {
+        self.flows.iter().chain(&self.new_flows)
+    }
+
+    fn all_flows_mut(&mut self) -> impl Iterator<Item = &mut Flow> {
         self.flows.iter_mut().chain(&mut self.new_flows)
     }
 
-    /// Returns the cost of the next Interest in turn, after moving the turn on to it.
-    fn next_cost(&mut self) -> Option<f64> {
-        if (self.flows.is_empty() || !self.was_new)
-            && let Some(flow) = self.new_flows.front()
-        {
-            return Some(flow.cost);
-        }
-        // Each round adds a quantum, so a flow is served after a bounded number of rounds.
-        loop {
-            let flow = self.flows.front_mut()?;
-            if flow.deficit >= flow.cost {
-                return Some(flow.cost);
-            }
-            flow.deficit += QUANTUM;
-            self.flows.rotate_left(1);
-        }
+    fn next_known_cost(&mut self) -> Option<f64> {
+        self.flows.next(drop).map(|(_, cost)| cost)
     }
 
-    /// Removes the Interest that [`next_cost`](Self::next_cost) found.
+    /// Removes the Interest that [`next_cost`](Queue::next_cost) found.
     fn pop(&mut self) -> Option<WaitingInterest> {
         self.len -= 1;
-        self.was_new = !self.new_flows.is_empty() && (self.flows.is_empty() || !self.was_new);
+        let has_known = self.next_known_cost().is_some();
+        self.was_new = !self.new_flows.is_empty() && (!has_known || !self.was_new);
         if self.was_new {
             let mut flow = self.new_flows.pop_front()?;
             let interest = flow.interests.pop_front();
-            if !flow.interests.is_empty() {
-                self.flows.push_back(flow);
-            }
+            self.flows.push_last(flow);
             return interest;
         }
-        let flow = self.flows.front_mut()?;
-        flow.deficit -= flow.cost;
+        let (flow, cost) = self.flows.next(drop)?;
         let interest = flow.interests.pop_front();
-        if flow.interests.is_empty() {
-            self.flows.pop_front();
-        }
+        self.flows.on_served(cost);
         interest
+    }
+
+    /// Adds an Interest; `is_new`: of a flow that was not known.
+    fn push(&mut self, interest: WaitingInterest, cost: f64, is_new: bool) {
+        self.len += 1;
+        if let Some(flow) = self.all_flows_mut().find(|flow| flow.hash == interest.flow) {
+            flow.cost = cost;
+            flow.interests.push_back(interest);
+            return;
+        }
+        let flow = Flow { hash: interest.flow, cost, interests: VecDeque::from([interest]) };
+        if is_new {
+            self.new_flows.push_back(flow);
+        } else {
+            self.flows.push_returned(flow);
+        }
     }
 }
 
@@ -95,7 +109,9 @@ impl Downstream {
 #[derive(Debug)]
 pub(super) struct FlowQueues {
     key: HashKey,
-    faces: VecDeque<Downstream>,
+    faces: Turns<Downstream>,
+    /// Faces whose turn has passed while they were empty, the last ones.
+    passed: VecDeque<FaceId>,
     names: HashSet<u64>,
     len: usize,
     bytes: usize,
@@ -106,7 +122,8 @@ impl FlowQueues {
         let word = |n: u64| (seed ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ seed;
         FlowQueues {
             key: HashKey::new([word(1), word(2), word(3), word(4)]),
-            faces: VecDeque::new(),
+            faces: Turns::default(),
+            passed: VecDeque::new(),
             names: HashSet::new(),
             len: 0,
             bytes: 0,
@@ -139,23 +156,18 @@ impl FlowQueues {
     /// Returns the bytes of Data that are sent before that of a new Interest of this face and flow,
     /// if each queue is served in turn.
     pub(super) fn bytes_before(&self, face: FaceId, flow: u64, cost: f64) -> f64 {
-        let Some(own) = self.faces.iter().find(|queue| queue.face == face) else {
-            return cost * (self.faces.len() + 1) as f64;
+        let faces = self.faces.iter().filter(|queue| queue.len > 0);
+        let Some(own) = faces.clone().find(|queue| queue.face == face) else {
+            return cost * (faces.count() + 1) as f64;
         };
-        let mut own_flows = own.flows.iter().chain(&own.new_flows);
-        let own_flow = own_flows.find(|queue| queue.hash == flow);
+        let own_flow = own.all_flows().find(|queue| queue.hash == flow);
         let position = own_flow.map_or(0, |queue| queue.interests.len()) + 1;
         // Interests of this face that are served before it: no flow is served more often than its
         // own.
-        let all_flows = own.flows.iter().chain(&own.new_flows);
         let of_face: usize =
-            all_flows.map(|queue| queue.interests.len().min(position)).sum::<usize>() + 1;
-        let of_others: usize = self
-            .faces
-            .iter()
-            .filter(|queue| queue.face != face)
-            .map(|queue| queue.len.min(of_face))
-            .sum();
+            own.all_flows().map(|queue| queue.interests.len().min(position)).sum::<usize>() + 1;
+        let of_others: usize =
+            faces.filter(|queue| queue.face != face).map(|queue| queue.len.min(of_face)).sum();
         cost * (of_face + of_others) as f64
     }
 
@@ -178,29 +190,27 @@ impl FlowQueues {
         self.len += 1;
         self.bytes += interest.bytes.len();
         self.names.insert(interest.name_hash);
-        let downstream = match self.faces.iter_mut().position(|queue| queue.face == face) {
-            Some(index) => &mut self.faces[index],
-            None => {
-                self.faces.push_back(Downstream::new(face));
-                self.faces.back_mut().expect("just added")
-            }
-        };
-        downstream.len += 1;
-        if let Some(flow) = downstream.all_flows().find(|flow| flow.hash == interest.flow) {
-            flow.cost = cost;
-            flow.interests.push_back(interest);
+        if let Some(downstream) = self.faces.iter_mut().find(|queue| queue.face == face) {
+            downstream.push(interest, cost, is_new);
             return true;
         }
-        let hash = interest.flow;
-        let flow = Flow { hash, cost, deficit: 0.0, interests: VecDeque::from([interest]) };
-        let flows = if is_new { &mut downstream.new_flows } else { &mut downstream.flows };
-        flows.push_back(flow);
+        let mut downstream = Downstream::new(face);
+        downstream.push(interest, cost, is_new);
+        // A face that was never served has no turn that it let pass: faces are as many as a peer
+        // forges addresses.
+        match self.passed.iter().position(|passed| *passed == face) {
+            Some(index) => {
+                self.passed.remove(index);
+                self.faces.push_returned(downstream);
+            }
+            None => self.faces.push_last(downstream),
+        }
         true
     }
 
     /// Gives the waiting Interest of the same name the nonce and link fields of a newer one.
     fn replace(&mut self, newer: &WaitingInterest) -> bool {
-        let flows = self.faces.iter_mut().flat_map(Downstream::all_flows);
+        let flows = self.faces.iter_mut().flat_map(Downstream::all_flows_mut);
         let same = flows
             .filter(|flow| flow.hash == newer.flow)
             .flat_map(|flow| flow.interests.iter_mut())
@@ -215,23 +225,16 @@ impl FlowQueues {
 
     /// Removes the next Interest in turn.
     pub(super) fn pop(&mut self) -> Option<WaitingInterest> {
-        loop {
-            let face = self.faces.front_mut()?;
-            let cost = face.next_cost()?;
-            if face.deficit < cost {
-                face.deficit += QUANTUM;
-                self.faces.rotate_left(1);
-                continue;
-            }
-            face.deficit -= cost;
-            let interest = face.pop()?;
-            if face.len == 0 {
-                self.faces.pop_front();
-            }
-            self.len -= 1;
-            self.bytes -= interest.bytes.len();
-            self.names.remove(&interest.name_hash);
-            return Some(interest);
-        }
+        let passed = &mut self.passed;
+        let (face, cost) = self.faces.next(|queue| {
+            passed.truncate(FACES_PASSED_MAX - 1);
+            passed.push_front(queue.face);
+        })?;
+        let interest = face.pop()?;
+        self.faces.on_served(cost);
+        self.len -= 1;
+        self.bytes -= interest.bytes.len();
+        self.names.remove(&interest.name_hash);
+        Some(interest)
     }
 }

@@ -15,7 +15,7 @@ const FLOWS_MAX: usize = 4096;
 const COST_FIRST: f64 = 4000.0;
 /// Smallest cost of an Interest, bytes.
 const COST_MIN: f64 = 100.0;
-/// Interests of a flow before its own cost is used.
+/// Interests of a flow before its own cost is used, and before it is no longer new.
 const SENT_MIN: u32 = 64;
 /// Age of a flow before its own cost is used: longer than Interests live by default, as those that
 /// are still outstanding say nothing.
@@ -61,6 +61,13 @@ impl FlowTable {
     /// Returns whether no Interest of this flow was sent yet.
     pub(super) fn is_new(&self, flow: u64) -> bool {
         !self.flows.contains_key(&flow)
+    }
+
+    /// Returns whether the last Interest of a flow that is no longer new waited less than the
+    /// target. Marks also slow down the start of many new flows.
+    pub(super) fn is_prompt(&self, flow: u64) -> bool {
+        let state = self.flows.get(&flow);
+        state.is_some_and(|state| state.sent >= SENT_MIN && state.late_since.is_none())
     }
 
     /// Records an Interest that did not wait.

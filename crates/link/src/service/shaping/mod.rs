@@ -18,6 +18,7 @@
 mod flow_queues;
 mod flow_table;
 mod rate;
+mod turns;
 
 use core::time::Duration;
 use flow_queues::FlowQueues;
@@ -47,6 +48,17 @@ pub(super) enum Admission {
     Queued,
     /// It would wait too long. The pause after which it would be sent in time.
     Refused(Duration),
+}
+
+/// What happens to the congestion mark of a Data that was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MarkAction {
+    /// The mark that the Data has, if any, is passed on.
+    Keep,
+    /// It gets a mark: its flow asks for more than its share.
+    Set,
+    /// It loses its mark: the link is full, but not of this flow, whose Interests hardly wait here.
+    Clear,
 }
 
 /// An Interest that waits.
@@ -140,21 +152,28 @@ impl InterestShaper {
         }
     }
 
-    /// Records Data received on the face. Returns whether the Data gets a congestion mark
-    /// for its flow.
+    /// Records Data received on the face; `marked`: by the peer, as the link is full. Returns what
+    /// happens to its mark. The queue at the far end is this shaper's to shorten, and tells no
+    /// flows apart: only those that ask for more than their share are to react.
     pub(super) fn on_data(
         &mut self,
         now: Timestamp,
         name: &[u8],
         len: usize,
         marked: bool,
-    ) -> bool {
+    ) -> MarkAction {
         self.rate.on_data(now, len, !self.queues.is_empty(), marked);
         if marked {
             self.active_at = now;
         }
-        let Some((flow, _)) = self.queues.hashes(name) else { return false };
-        self.flows.on_data(flow, len)
+        let Some((flow, _)) = self.queues.hashes(name) else { return MarkAction::Keep };
+        if self.flows.on_data(flow, len) {
+            MarkAction::Set
+        } else if marked && self.bytes_per_s().is_some() && self.flows.is_prompt(flow) {
+            MarkAction::Clear
+        } else {
+            MarkAction::Keep
+        }
     }
 
     /// Returns when [`release`](Self::release) or [`is_over`](Self::is_over) must be called.
@@ -175,6 +194,12 @@ impl InterestShaper {
     /// Returns the number of Interests that may be released in one call.
     pub(super) const fn release_max() -> usize {
         RELEASE_MAX
+    }
+
+    /// Returns the rate of Data that may be requested, bytes per second. `None` while it is being
+    /// learned.
+    pub(super) fn bytes_per_s(&self) -> Option<f64> {
+        self.rate.learned_bytes_per_s()
     }
 
     /// Returns the Interests that wait.

@@ -149,6 +149,11 @@ impl RateControl {
         has_credit
     }
 
+    /// Returns the rate, bytes per second. `None` while it is being learned.
+    pub(super) fn learned_bytes_per_s(&self) -> Option<f64> {
+        self.learning.is_none().then_some(self.bytes_per_s)
+    }
+
     /// Returns when there is credit again.
     pub(super) fn credit_at(&self) -> Timestamp {
         self.refilled_at + self.time_for((-self.credit).max(0.0))

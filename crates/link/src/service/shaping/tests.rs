@@ -190,3 +190,106 @@ fn flow_that_waits_long_is_marked_at_decreasing_intervals() {
     );
     assert!(!table.on_data(1, 8000));
 }
+
+/// The mark of a full link is for the flows that ask for more than their share of it.
+#[test]
+fn mark_of_the_link_is_cleared_for_flows_that_hardly_wait() {
+    let mut shaper = shaper_at(Timestamp::from_millis(1), 1e7, 0.0);
+    let data_of = |shaper: &mut InterestShaper, now, flow: &str| {
+        let name = flow.parse::<Name>().expect("a name").with_segment(1);
+        shaper.on_data(now, name.as_ref().as_bytes(), 8000, true)
+    };
+    let mut now = Timestamp::from_millis(2);
+    assert_eq!(data_of(&mut shaper, now, "/modest"), MarkAction::Keep, "an unknown flow");
+    // Interests of the modest flow never wait longer than its turn takes, those of the greedy one
+    // wait for each other.
+    for n in 0..100 {
+        (0..40).for_each(|k| _ = admit(&mut shaper, now, 0, "/greedy", 40 * n + k));
+        admit(&mut shaper, now, 1, "/modest", n);
+        for _ in 0..20 {
+            now = now + Duration::from_millis(1);
+            while shaper.release(now).is_some() {}
+        }
+    }
+    assert_eq!(data_of(&mut shaper, now, "/modest"), MarkAction::Clear);
+    assert_ne!(data_of(&mut shaper, now, "/greedy"), MarkAction::Clear);
+}
+
+/// Cost of an Interest, bytes.
+const COST: f64 = 8000.0;
+
+fn waiting(flow: u64, number: u64) -> WaitingInterest {
+    let at = Timestamp::from_millis(1);
+    WaitingInterest {
+        name_hash: number,
+        flow,
+        bytes: Box::new([]),
+        link: LinkFields::default(),
+        queued_at: at,
+        expires_at: at,
+    }
+}
+
+/// Serves 1000 Interests, one per tick: a greedy consumer beside `modest` ones that send an Interest
+/// `rtt` ticks after the last one was served. Consumer `n` has flow `n` and the face `of(n)`; the
+/// greedy one is 0. Returns the Interests of each that were served.
+fn served_of(modest: usize, rtt: u64, of: impl Fn(usize) -> u32) -> Vec<u64> {
+    let mut queues = FlowQueues::new(9);
+    let mut served = vec![0; modest + 1];
+    let mut due = vec![Some(0); modest + 1];
+    (0..20).for_each(|n| _ = queues.push(face(of(0)), waiting(0, n), COST, false));
+    for tick in 0..1000 {
+        for (number, due) in due.iter_mut().enumerate() {
+            if due.is_some_and(|due| due <= tick) {
+                let name = 100 * tick + 1000 + number as u64;
+                let interest = waiting(number as u64, name);
+                assert!(queues.push(face(of(number)), interest, COST, false));
+                *due = None;
+            }
+        }
+        let number = queues.pop().expect("the greedy one waits").flow as usize;
+        served[number] += 1;
+        due[number] = Some(if number == 0 { tick + 1 } else { tick + rtt });
+    }
+    served
+}
+
+/// All consumers behind one face, and each behind its own.
+const FACES: [fn(usize) -> u32; 2] = [|_| 0, |number| number as u32];
+
+#[test]
+fn consumer_with_one_interest_at_a_time_keeps_its_share() {
+    for of in FACES {
+        // A quantum is 1.1 Data, so a queue that is never empty has two in every eighth turn.
+        let served = served_of(1, 1, of);
+        assert!(served.iter().all(|n| (470..=530).contains(n)), "{served:?}");
+        // One that comes back after its turn: a round of five takes five ticks.
+        let served = served_of(4, 6, of);
+        assert!(served[1..].iter().all(|n| (140..=167).contains(n)), "{served:?}");
+    }
+}
+
+#[test]
+fn consumers_that_return_leave_others_their_share() {
+    for rtt in [1, 2, 5, 10, 19, 20, 21, 40] {
+        for of in FACES {
+            let served = served_of(19, rtt, of);
+            assert!(served[0] >= 47, "{rtt} ticks: {served:?}");
+        }
+    }
+}
+
+/// Each Interest of an attacker has a new source address, and so a new face.
+#[test]
+fn faces_that_were_never_served_do_not_go_ahead() {
+    let mut queues = FlowQueues::new(9);
+    (0..20).for_each(|n| assert!(queues.push(face(0), waiting(0, n), COST, false)));
+    let mut own = 0;
+    for tick in 0..100 {
+        let number = 1 + tick as u32;
+        assert!(queues.push(face(number), waiting(1, 1000 + tick), COST, false));
+        own += u64::from(queues.pop().is_some_and(|interest| interest.flow == 0));
+    }
+    // Each round is one Interest longer than the last.
+    assert!((10..=14).contains(&own), "{own}");
+}

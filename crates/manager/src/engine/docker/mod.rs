@@ -12,6 +12,7 @@
 mod http;
 
 use self::http::{Answer, escape, request};
+use super::cgroup::quota_and_period_us;
 use super::{
     CONTROL_SOCKET, Engine, EngineError, EngineInstance, GRAPH_FILE, InstanceSpec, InstanceState,
     Labels, Started, instance_directory, write_file,
@@ -32,10 +33,8 @@ use std::time::Duration;
 const SOCKET: &str = "/var/run/docker.sock";
 /// Time limit of a call that does not wait for a container.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Period of the limit of processor time, microseconds.
+/// Period of a limit that names none, microseconds.
 const PERIOD_US: f64 = 100_000.0;
-/// The smallest limit that the kernel takes, microseconds per period.
-const QUOTA_US_MIN: f64 = 1000.0;
 const LABEL_NETWORK: &str = "dev.namewire.network";
 const LABEL_INSTANCE: &str = "dev.namewire.instance";
 const LABEL_GENERATION: &str = "dev.namewire.generation";
@@ -174,11 +173,16 @@ impl DockerEngine {
             (404, _) => Err(EngineError::failed("start", instance)(format!(
                 "the engine has no image {image}: build one with `nw image build --tag {image}` \
                  and load it with `docker load -i namewire-image.tar` ({reason})",
-                image = self.image,
+                image = self.image(spec),
                 reason = answer.message(),
             ))),
             _ => Err(refused("start", instance, &answer)),
         }
+    }
+
+    /// Returns the image of an instance: that of its host in the document, or the engine's own.
+    fn image<'a>(&'a self, spec: &'a InstanceSpec) -> &'a str {
+        spec.image.as_deref().unwrap_or(&self.image)
     }
 
     fn container_document(&self, spec: &InstanceSpec) -> Value {
@@ -208,7 +212,7 @@ impl DockerEngine {
             host.extend(quota);
         }
         json!({
-            "Image": self.image,
+            "Image": self.image(spec),
             "Cmd": spec.arguments(),
             "User": format!("{}:{}", user.0.as_raw(), user.1.as_raw()),
             "Labels": {
@@ -440,8 +444,8 @@ fn container_name(directory: &Path, instance: &str) -> String {
 }
 
 fn quota_document(quota: f64) -> Value {
-    let quota_us = (quota * PERIOD_US).max(QUOTA_US_MIN).round() as u64;
-    json!({ "CpuPeriod": PERIOD_US as u64, "CpuQuota": quota_us })
+    let (quota_us, period_us) = quota_and_period_us(quota);
+    json!({ "CpuPeriod": period_us, "CpuQuota": quota_us })
 }
 
 /// Returns the lines of a graph that make faces, without comments.
@@ -504,6 +508,26 @@ mod tests {
     }
 
     #[test]
+    fn image_of_the_document_comes_before_that_of_the_engine() {
+        let engine = engine(Path::new("/none"));
+        let mut spec = InstanceSpec {
+            labels: Labels {
+                network: "n".to_owned(),
+                instance: "cs~1@here".to_owned(),
+                generation: 1,
+                graph_hash: String::new(),
+            },
+            directory: PathBuf::from("/n"),
+            graph: String::new(),
+            quota: None,
+            image: None,
+        };
+        assert_eq!(engine.container_document(&spec)["Image"], "namewire:none");
+        spec.image = Some("namewire:other".to_owned());
+        assert_eq!(engine.container_document(&spec)["Image"], "namewire:other");
+    }
+
+    #[test]
     fn answer_of_another_program_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("docker.sock");
@@ -558,7 +582,7 @@ mod tests {
 
     #[test]
     fn quota_has_the_smallest_value_that_the_kernel_takes() {
-        assert_eq!(quota_document(0.67)["CpuQuota"], 67_000);
-        assert_eq!(quota_document(0.0001)["CpuQuota"], 1000);
+        assert_eq!(quota_document(0.67), json!({ "CpuPeriod": 10_000, "CpuQuota": 6_700 }));
+        assert_eq!(quota_document(0.02), json!({ "CpuPeriod": 50_000, "CpuQuota": 1_000 }));
     }
 }

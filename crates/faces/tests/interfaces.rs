@@ -42,22 +42,20 @@ fn skip(why: &str) {
     let _ = std::io::stderr().write_all(format!("SKIPPED: {test}: {why}\n").as_bytes());
 }
 
-/// One command at a time: the first ones prepare the directory of namespaces.
-static MAKING: Mutex<()> = Mutex::new(());
+/// Namespaces made so far, with one command at a time: the first ones prepare the directory of
+/// namespaces.
+static MADE: Mutex<u32> = Mutex::new(0);
 
-/// Makes a network namespace, in a second attempt if need be, or says why there is none.
-fn make_namespace(name: &str) -> Result<(), String> {
-    let _one = MAKING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let mut why = String::new();
-    for _ in 0..2 {
-        match Command::new("ip").args(["netns", "add", name]).output() {
-            Ok(output) if output.status.success() => return Ok(()),
-            Ok(output) => why = String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-            Err(error) => return Err(error.to_string()),
-        }
-        std::thread::sleep(Duration::from_millis(100));
+/// Makes a network namespace and returns its name, or why there is none.
+fn make_namespace() -> Result<String, String> {
+    let mut made = MADE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    *made += 1;
+    let name = format!("nwf{}-{made}", std::process::id());
+    match Command::new("ip").args(["netns", "add", &name]).output() {
+        Ok(output) if output.status.success() => Ok(name),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => Err(error.to_string()),
     }
-    Err(why)
 }
 
 /// Moves this thread into a network namespace.
@@ -77,12 +75,11 @@ struct Side {
 }
 
 impl Side {
-    fn new(test: &str, card: &'static str, config: FacesConfig) -> Option<Side> {
-        let netns = format!("nwf{}{test}{card}", std::process::id());
-        if let Err(why) = make_namespace(&netns) {
+    fn new(card: &'static str, config: FacesConfig) -> Option<Side> {
+        let explain = |why| {
             skip(&format!("root and the command ip are needed, to make network namespaces: {why}"));
-            return None;
-        }
+        };
+        let netns = make_namespace().map_err(explain).ok()?;
         let handle = File::open(format!("/run/netns/{netns}")).unwrap();
         let home = File::open("/proc/thread-self/ns/net").unwrap();
         Some(Side { netns, handle, home, card, host: Host::new(config) })
@@ -143,13 +140,13 @@ struct Cable {
 }
 
 impl Cable {
-    fn new(test: &str) -> Option<Cable> {
+    fn new() -> Option<Cable> {
         // On a busy machine one loop iteration may take longer than the reassembly timeout.
         let reassembly =
             ReassemblyLimits { timeout: Duration::from_secs(60), ..ReassemblyLimits::default() };
         let config = FacesConfig { reassembly, ..FacesConfig::default() };
-        let a = Side::new(test, "va", config.clone())?;
-        let b = Side::new(test, "vb", config)?;
+        let a = Side::new("va", config.clone())?;
+        let b = Side::new("vb", config)?;
         let cable = Cable { a, b };
         cable.plug();
         Some(cable)
@@ -223,7 +220,7 @@ fn udp() -> GroupPolicy {
 
 #[test]
 fn ethernet_group_exchanges_packets() {
-    let Some(mut cable) = Cable::new("g") else { return };
+    let Some(mut cable) = Cable::new() else { return };
     cable.a.apply(ether(true, false));
     cable.b.apply(ether(true, false));
     let face = cable.a.face(GROUP).unwrap();
@@ -243,7 +240,7 @@ fn ethernet_group_exchanges_packets() {
 
 #[test]
 fn ethernet_peers_get_faces() {
-    let Some(mut cable) = Cable::new("p") else { return };
+    let Some(mut cable) = Cable::new() else { return };
     cable.b.apply(ether(false, true));
     assert_eq!(cable.b.host.faces.listeners()[0].uri.to_string(), "dev://vb");
     let (own, peer) =
@@ -267,7 +264,7 @@ fn ethernet_peers_get_faces() {
 
 #[test]
 fn vlan_frames_are_exchanged() {
-    let Some(mut cable) = Cable::new("v") else { return };
+    let Some(mut cable) = Cable::new() else { return };
     if !ip(&format!("-n {} link add link vb name vb.7 type vlan id 7", cable.b.netns)) {
         return skip("this kernel has no VLAN interfaces (802.1Q)");
     }
@@ -324,8 +321,8 @@ impl RawFrames {
 
 #[test]
 fn vlan_receives_its_own_frames_and_no_others() {
-    for (vlan, test) in [(0, "w"), (7, "x")] {
-        let Some(mut cable) = Cable::new(test) else { return };
+    for vlan in [0, 7] {
+        let Some(mut cable) = Cable::new() else { return };
         let policy = EtherPolicy { multicast: true, vlan, ..EtherPolicy::default() };
         cable.b.apply(InterfacePolicy { ethernet: Some(policy), udp: None });
         let raw = RawFrames::open(&mut cable.a);
@@ -362,7 +359,7 @@ fn vlan_receives_its_own_frames_and_no_others() {
 
 #[test]
 fn vlan_on_both_ends_works_and_other_vlan_does_not() {
-    let Some(mut cable) = Cable::new("y") else { return };
+    let Some(mut cable) = Cable::new() else { return };
     let tagged = |vlan| InterfacePolicy {
         ethernet: Some(EtherPolicy {
             multicast: true,
@@ -399,7 +396,7 @@ fn vlan_on_both_ends_works_and_other_vlan_does_not() {
 
 #[test]
 fn udp_groups_exchange_packets() {
-    let Some(mut cable) = Cable::new("u") else { return };
+    let Some(mut cable) = Cable::new() else { return };
     for side in [&mut cable.a, &mut cable.b] {
         side.apply(InterfacePolicy { udp: Some(udp()), ethernet: None });
     }
@@ -435,8 +432,8 @@ fn all(side: &Side, up: bool) -> bool {
 
 /// Returns a cable with faces of every kind on both ends, and the ids of A's faces: to the Ethernet
 /// group, the IPv4 group, B's card.
-fn full_cable(test: &str) -> Option<(Cable, [FaceId; 3])> {
-    let mut cable = Cable::new(test)?;
+fn full_cable() -> Option<(Cable, [FaceId; 3])> {
+    let mut cable = Cable::new()?;
     let policy = InterfacePolicy { udp: Some(udp()), ..ether(true, true) };
     for side in [&mut cable.a, &mut cable.b] {
         side.apply(policy.clone());
@@ -467,7 +464,7 @@ fn check_same(cable: &mut Cable, ids: [FaceId; 3], before: &[FaceId]) {
 
 #[test]
 fn faces_survive_many_interface_changes() {
-    let Some((mut cable, ids)) = full_cable("s") else { return };
+    let Some((mut cable, ids)) = full_cable() else { return };
     let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
     let counted = cable.a.face(GROUP).unwrap().counters.out_interests;
     let storm: String = (0..200).map(|_| "link set va down\nlink set va up\n").collect();
@@ -492,7 +489,7 @@ fn faces_survive_many_interface_changes() {
 
 #[test]
 fn faces_are_down_while_interface_is_down() {
-    let Some((mut cable, ids)) = full_cable("d") else { return };
+    let Some((mut cable, ids)) = full_cable() else { return };
     let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
     assert!(ip(&format!("-n {} link set va down", cable.a.netns)));
     cable.until("all are down", |cable| all(&cable.a, false));
@@ -506,7 +503,7 @@ fn faces_are_down_while_interface_is_down() {
 
 #[test]
 fn group_face_is_down_without_address() {
-    let Some((mut cable, ids)) = full_cable("r") else { return };
+    let Some((mut cable, ids)) = full_cable() else { return };
     let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
     let up = |cable: &Cable, id| cable.a.host.faces.status(id).unwrap().up;
     assert!(ip(&format!("-n {} address delete 192.0.2.1/24 dev va", cable.a.netns)));
@@ -523,7 +520,7 @@ fn group_face_is_down_without_address() {
 
 #[test]
 fn faces_follow_renamed_interface() {
-    let Some((mut cable, ids)) = full_cable("n") else { return };
+    let Some((mut cable, ids)) = full_cable() else { return };
     let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
     for words in ["set va down", "set va name vz", "set vz mtu 1400", "set vz up"] {
         assert!(ip(&format!("-n {} link {words}", cable.a.netns)), "{words}");
@@ -546,7 +543,7 @@ fn faces_follow_renamed_interface() {
 
 #[test]
 fn faces_wait_for_deleted_interface() {
-    let Some((mut cable, ids)) = full_cable("w") else { return };
+    let Some((mut cable, ids)) = full_cable() else { return };
     let before: Vec<FaceId> = cable.a.host.faces.ids().collect();
     let mac = cable.b.mac();
     assert!(ip(&format!("-n {} link delete va", cable.a.netns)));
@@ -570,7 +567,7 @@ fn faces_wait_for_deleted_interface() {
 
 #[test]
 fn faces_follow_added_and_removed_interfaces() {
-    let Some(mut cable) = Cable::new("c") else { return };
+    let Some(mut cable) = Cable::new() else { return };
     let policy = InterfacePolicy { udp: Some(udp()), ..ether(true, true) };
     for side in [&mut cable.a, &mut cable.b] {
         side.apply(policy.clone());
@@ -609,7 +606,7 @@ fn faces_follow_added_and_removed_interfaces() {
 /// A token bucket holds what TCP has sent. It is as much of a queue as what the socket holds.
 #[test]
 fn queue_of_the_interface_counts_for_congestion_of_tcp() {
-    let Some(mut cable) = Cable::new("q") else { return };
+    let Some(mut cable) = Cable::new() else { return };
     let peer: SocketAddr = "192.0.2.2:6363".parse().unwrap();
     cable.b.inside(|host| host.faces.listen_tcp(peer).unwrap());
     let options = FaceOptions { marking_threshold: Some(2000), ..FaceOptions::default() };

@@ -293,6 +293,7 @@ impl Node {
             domain.hand_over(&item.name, last.unwrap_or(0), &removed, nodes.is_empty());
         }
         let added: BTreeSet<NodeId> = nodes.difference(&item.nodes).copied().collect();
+        domain.retain_receivers(&item.name, &nodes);
         item.nodes = nodes;
         let (count, needs_node) = (item.subscriber_count(), item.needs_node());
         let Some(ring) = &mut publisher.ring else { return };

@@ -142,6 +142,14 @@ impl GapDetector {
         }
     }
 
+    /// Records that the publications start with `first`, before the number that was expected first.
+    /// Nothing may have been missed or given up before that one.
+    pub fn start_earlier(&mut self, first: u64, expected: u64, now: Timestamp) {
+        if first < expected {
+            self.add_gap(first, expected, now);
+        }
+    }
+
     /// Adds the numbers from `first` to before `end`; the oldest of them are lost if they are too
     /// many.
     fn add_gap(&mut self, first: u64, end: u64, now: Timestamp) {

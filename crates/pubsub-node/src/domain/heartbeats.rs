@@ -36,8 +36,9 @@ pub struct Heartbeats {
 }
 
 impl Heartbeats {
-    /// Adds or replaces an item. One that is new beyond the limit is left out.
-    pub fn insert(&mut self, name: &ItemName, heartbeat: Heartbeat) {
+    /// Adds or replaces an item. One that is new beyond the limit is left out. Returns whether it
+    /// was not.
+    pub fn insert(&mut self, name: &ItemName, heartbeat: Heartbeat) -> bool {
         if let Some((known, in_order_ms)) = self.items.get_mut(name) {
             if heartbeat.due_ms < *in_order_ms {
                 self.order.remove(&(*in_order_ms, name.clone()));
@@ -49,7 +50,10 @@ impl Heartbeats {
             self.order.insert((heartbeat.due_ms, name.clone()));
             let due_ms = heartbeat.due_ms;
             self.items.insert(name.clone(), (heartbeat, due_ms));
+        } else {
+            return false;
         }
+        true
     }
 
     /// Removes an item.

@@ -233,6 +233,7 @@ impl Domain {
             RepairRequest::Fragments(sequence, parts) => {
                 (vec![(*sequence, *sequence)], Some(parts))
             }
+            RepairRequest::Start(_) => return,
         };
         let is_wanted = |index| {
             fragments.is_none_or(|parts| parts.iter().any(|(a, b)| (*a..=*b).contains(&index)))

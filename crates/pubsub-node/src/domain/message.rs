@@ -47,12 +47,15 @@ pub const NEIGHBOURS_MAX: usize = 64;
 /// Versions in a hello at most.
 pub const VERSIONS_MAX: usize = 48;
 
-/// Flag: the last publication before the receiver subscribed.
+/// Flag: the last publication before the receiver subscribed. With [`START`]: the publication with
+/// the number is such a one.
 pub const LAST_VALUE: u8 = 1;
 /// Flag: late subscribers get the last publication.
 pub const KEEPS_LAST: u8 = 2;
 /// Flag: no publication; the sequence number is that of the last one.
 pub const HEARTBEAT: u8 = 4;
+/// Flag: the receiver gets the publications after that number; with [`HEARTBEAT`].
+pub const START: u8 = 2;
 /// Flag: the item has ended; with [`HEARTBEAT`].
 pub const END: u8 = 8;
 
@@ -390,6 +393,8 @@ pub enum RepairRequest {
     Numbers(Vec<(u64, u64)>),
     /// Fragments of one publication: its number, first and last fragments.
     Fragments(u64, Vec<(u32, u32)>),
+    /// Where the item starts for the node: the number before those that it received.
+    Start(u64),
 }
 
 impl RepairRequest {
@@ -411,6 +416,7 @@ impl RepairRequest {
                 }
                 out
             }
+            RepairRequest::Start(before) => [&[2], &before.to_be_bytes()[..]].concat(),
         }
     }
 
@@ -436,6 +442,7 @@ impl RepairRequest {
                 let is_valid = ranges.iter().all(|(a, b)| a <= b);
                 is_valid.then_some(RepairRequest::Fragments(sequence, ranges))?
             }
+            2 => RepairRequest::Start(cursor.u64()?),
             _ => return None,
         };
         cursor.0.is_empty().then_some(request)
@@ -594,7 +601,7 @@ mod tests {
     fn repair_requests_survive_encoding_and_invalid_ones_are_refused() {
         let numbers = RepairRequest::Numbers(vec![(1, 5), (7, u64::MAX)]);
         let fragments = RepairRequest::Fragments(9, vec![(0, 3), (u32::MAX, u32::MAX)]);
-        for request in [numbers, fragments] {
+        for request in [numbers, fragments, RepairRequest::Start(u64::MAX - 1)] {
             let bytes = request.encode();
             assert_eq!(RepairRequest::decode(&bytes), Some(request));
             assert!(RepairRequest::decode(&bytes[..bytes.len() - 1]).is_none());

@@ -25,6 +25,9 @@ mod serving;
 mod stages;
 #[cfg(test)]
 mod stages_tests;
+mod starts;
+#[cfg(test)]
+mod starts_tests;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -43,7 +46,7 @@ pub use kept::FETCHES_MAX;
 use link_state::LinkState;
 pub use link_state::Target;
 use message::{
-    BOUND, Control, END, GONE, HEARTBEAT, KEEPS_LAST, KEPT, LAST_VALUE, REPAIR, REPAIRED,
+    BOUND, Control, END, GONE, HEARTBEAT, KEEPS_LAST, KEPT, LAST_VALUE, REPAIR, REPAIRED, START,
 };
 pub use message::{ItemPublisher, PUBLISHERS_BYTES_MAX, RepairRequest};
 use message::{payload_head, split_payload};
@@ -62,6 +65,7 @@ pub use packet_queue::{PacketQueue, PacketRun, RunKind};
 use repair::Budget;
 use seal::Seal;
 use sent::SentPublications;
+use starts::{Start, Starts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use streams::{Arrived, Outcome, Progress, Streams};
@@ -137,6 +141,8 @@ pub struct Domain {
     hops_changes: u64,
     large_trees: LargeTrees,
     sent: SentPublications,
+    /// Where items of this node start for other nodes.
+    starts: Starts,
     /// Packets that may be sent again.
     budget: Budget,
     streams: Streams,
@@ -180,6 +186,7 @@ impl Domain {
             hops_changes: 0,
             large_trees: LargeTrees::Parts,
             sent: SentPublications::new(repair_bytes),
+            starts: Starts::default(),
             budget: Budget::default(),
             streams: Streams::new(policy),
             exchange: Exchange::default(),
@@ -448,12 +455,28 @@ impl Domain {
         use_after: LaterUse,
         nodes: &BTreeSet<NodeId>,
     ) {
+        let flags = use_after.flags();
         if let Some((sequence, payload)) = last_value {
-            self.send(name, sequence, payload, use_after.flags() | LAST_VALUE, nodes);
+            self.sent.insert_last(name, sequence, payload, flags, nodes);
+            self.send(name, sequence, payload, flags | LAST_VALUE, nodes);
         }
         self.sent.add_nodes(name, nodes);
-        self.send(name, last, &[], HEARTBEAT, nodes);
+        let has_value = last_value.is_some_and(|(sequence, _)| sequence == last);
+        let start = Start { last, has_value };
+        self.starts.set(name, nodes, start);
+        self.send_start(name, start, nodes);
         self.schedule(name, last, 0, nodes);
+    }
+
+    /// Tells nodes where an item starts for them.
+    fn send_start(&mut self, name: &ItemName, start: Start, nodes: &BTreeSet<NodeId>) {
+        let value = if start.has_value { LAST_VALUE } else { 0 };
+        self.send(name, start.last, &[], HEARTBEAT | START | value, nodes);
+    }
+
+    /// Forgets the nodes that do not receive an item any more.
+    pub fn retain_receivers(&mut self, name: &ItemName, nodes: &BTreeSet<NodeId>) {
+        self.starts.retain(name, nodes);
     }
 
     /// Tells nodes that an item has ended.
@@ -461,15 +484,25 @@ impl Domain {
         self.send(name, last, &[], HEARTBEAT | END, nodes);
         match self.paths.remove(name) {
             // The end is told once: the identifier is forgotten with the item.
-            Some(_) => self.heartbeats.remove(name),
+            Some(_) => self.forget_sent(name),
             None => self.schedule(name, last, END, nodes),
         }
+    }
+
+    /// Forgets all that was sent of an item.
+    fn forget_sent(&mut self, name: &ItemName) {
+        self.heartbeats.remove(name);
+        self.sent.remove(name);
+        self.starts.remove(name);
     }
 
     fn schedule(&mut self, name: &ItemName, sequence: u64, flags: u8, nodes: &BTreeSet<NodeId>) {
         let due_ms = self.now_ms + HEARTBEATS_MS[0];
         let (nodes, flags) = (nodes.clone(), flags & END);
-        self.heartbeats.insert(name, Heartbeat { sequence, nodes, flags, due_ms, count: 0 });
+        let heartbeat = Heartbeat { sequence, nodes, flags, due_ms, count: 0 };
+        if !self.heartbeats.insert(name, heartbeat) && flags & END != 0 {
+            self.forget_sent(name);
+        }
     }
 
     /// Repeats the number of an item's last publication, so that its loss is noticed.
@@ -481,7 +514,7 @@ impl Domain {
             heartbeat.due_ms = self.now_ms + delay_ms;
             self.heartbeats.insert(name, heartbeat);
         } else if flags & END != 0 {
-            self.sent.remove(name);
+            self.forget_sent(name);
         }
     }
 
@@ -676,7 +709,7 @@ impl Domain {
         if flags & GONE != 0 {
             self.streams.give_up(&key, sequence);
         } else if flags & HEARTBEAT != 0 {
-            self.streams.receive_number(&key, sequence, flags & END != 0, now);
+            self.streams.receive_number(&key, sequence, flags, now);
         } else {
             let is_repair = flags & REPAIRED != 0;
             let arrived = Arrived { sequence, payload: part.to_vec(), flags };

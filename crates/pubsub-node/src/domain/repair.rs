@@ -5,7 +5,7 @@
 
 use super::message::{GONE, REPAIR, REPAIRED, RepairRequest};
 use super::sent::{Kept, SentPublications};
-use super::{Domain, Head, NodeId};
+use super::{Domain, Head, NodeId, Start};
 use nw_api::pubsub::ItemName;
 use nw_pubsub::Timestamp;
 use std::collections::BTreeSet;
@@ -48,7 +48,8 @@ impl Domain {
     pub(super) fn request_repairs(&mut self) {
         for (key, request) in self.streams.requests(Timestamp::from_millis(self.now_ms)) {
             self.counters.repair_requests += 1;
-            if !self.request_kept(&key, &request) {
+            let is_start = matches!(request, RepairRequest::Start(_));
+            if is_start || !self.request_kept(&key, &request) {
                 let (node, name) = key;
                 self.send(&name, 0, &request.encode(), REPAIR, &BTreeSet::from([node]));
             }
@@ -73,8 +74,20 @@ impl Domain {
                 let is_wanted = |index| ranges.iter().any(|(a, b)| (*a..=*b).contains(&index));
                 self.send_one_again(node, name, sequence, is_wanted);
             }
+            Some(RepairRequest::Start(before)) => self.answer_start(node, name, before),
             None => self.counters.invalid += 1,
         }
+    }
+
+    /// Tells a node that received the numbers after `before` where an item starts for it.
+    fn answer_start(&mut self, node: NodeId, name: &ItemName, before: u64) {
+        if !self.budget.take() {
+            self.counters.repair_limit += 1;
+            return;
+        }
+        let known = self.starts.get(name, node).filter(|start| start.last <= before);
+        let start = known.unwrap_or(Start { last: before, has_value: false });
+        self.send_start(name, start, &BTreeSet::from([node]));
     }
 
     fn send_range_again(&mut self, node: NodeId, name: &ItemName, first: u64, last: u64) {

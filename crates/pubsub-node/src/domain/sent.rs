@@ -93,6 +93,22 @@ impl SentPublications {
         }
     }
 
+    /// Keeps the last publication, which these nodes get although it is older than their
+    /// subscription.
+    pub fn insert_last(
+        &mut self,
+        name: &ItemName,
+        sequence: u64,
+        payload: &[u8],
+        flags: u8,
+        nodes: &BTreeSet<NodeId>,
+    ) {
+        let is_kept = |sent: &Sent| sent.history.publication(sequence).is_some();
+        if !self.items.get(name).is_some_and(is_kept) {
+            self.insert(name, sequence, payload, flags, nodes);
+        }
+    }
+
     /// Adds nodes that were told where an item stands.
     pub fn add_nodes(&mut self, name: &ItemName, nodes: &BTreeSet<NodeId>) {
         if let Some(sent) = self.items.get_mut(name) {

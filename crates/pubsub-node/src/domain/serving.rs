@@ -56,8 +56,7 @@ impl Domain {
         self.send_ends(name, last, nodes);
         self.heartbeats.exclude(name, nodes);
         if is_last {
-            self.heartbeats.remove(name);
-            self.sent.remove(name);
+            self.forget_sent(name);
         }
     }
 

@@ -5,12 +5,15 @@
 //!                               └─ gap ─▶ RepairRequest to the publisher's node, or lost
 //! ```
 //!
+//! A node that does not know where an item starts asks for it first, see `starts`.
+//!
 //! The detectors and the reassembler are those of `nw-pubsub`. Invariants: publications of an item
 //! are passed on in order; each is passed on or counted as lost, never both; bounded in items, and
 //! in bytes of incomplete and of held publications.
 
 use super::NodeId;
-use super::message::{RANGES_MAX, RepairRequest};
+use super::message::{END, LAST_VALUE, RANGES_MAX, RepairRequest, START};
+use super::starts::{Ask, Ended};
 use nw_api::pubsub::ItemName;
 use nw_pubsub::Timestamp;
 use nw_pubsub::fragments::{Reassembler, ReassemblerLimits, Reassembly};
@@ -32,6 +35,8 @@ const GAPS_PER_STEP: usize = 4 * RANGES_MAX;
 const NUMBERS_PER_RANGE: u64 = 256;
 /// Numbers of a gap that may be incomplete; later ones are requested whole.
 const INCOMPLETE_PER_GAP: u64 = 256;
+/// Items whose start is asked for at most. Others start with what is received of them first.
+const ASKING_MAX: usize = 4096;
 /// Missing fragments that one request looks for.
 const FRAGMENTS_PER_REQUEST: usize = 1024;
 
@@ -82,6 +87,10 @@ struct Stream {
     has_ended: bool,
     /// Missing publications when they were counted last.
     missing: usize,
+    /// Where it starts is asked for, and nothing is passed on until then.
+    ask: Option<Ask>,
+    /// Number of the publication that is older than the subscription and is wanted all the same.
+    last_value: Option<u64>,
 }
 
 /// All items followed.
@@ -93,6 +102,11 @@ pub struct Streams {
     held_bytes: usize,
     /// Items with missing publications.
     gapped: BTreeSet<StreamKey>,
+    /// Items whose start is asked for.
+    asking: BTreeSet<StreamKey>,
+    ended: Ended,
+    /// Time of the last packet.
+    now: Timestamp,
     /// Missing publications of all items.
     missing: usize,
     /// When requests are due at the earliest.
@@ -113,6 +127,9 @@ impl Streams {
             reassembler: Reassembler::new(ReassemblerLimits::default()),
             held_bytes: 0,
             gapped: BTreeSet::new(),
+            asking: BTreeSet::new(),
+            ended: Ended::default(),
+            now: Timestamp::from_millis(0),
             missing: 0,
             due: None,
             expiry: Timestamp::from_millis(0),
@@ -137,6 +154,43 @@ impl Streams {
         self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
     }
 
+    /// Adds an item of which `before` is the number before those that were received. Where it
+    /// starts is asked for, if publications may be missing. Returns whether it is followed.
+    fn follow_from(&mut self, key: &StreamKey, before: u64) -> bool {
+        let is_new = !self.streams.contains_key(key);
+        if !self.follow(key, before.saturating_add(1)) {
+            return false;
+        }
+        if is_new
+            && self.asking.len() < ASKING_MAX
+            && let Some(stream) = self.streams.get_mut(key)
+        {
+            let due = self.now.plus_millis(self.policy.delay_ms);
+            stream.ask = Ask::new(before, self.ended.last(key, self.now), due);
+            if stream.ask.is_some() {
+                self.asking.insert(key.clone());
+                self.note_gap(self.now);
+            }
+        }
+        true
+    }
+
+    /// Passes on what was held until the start of an item was known: after the number `last`, or
+    /// with what was received of it first.
+    fn set_start(&mut self, key: &StreamKey, last: Option<u64>) {
+        if !self.asking.remove(key) {
+            return;
+        }
+        let Some(stream) = self.streams.get_mut(key) else { return };
+        let Some(ask) = stream.ask.take() else { return };
+        stream.told = last.map_or(ask.before, |last| ask.start(last));
+        stream.gaps.start_earlier(stream.told + 1, ask.before + 1, self.now);
+        if stream.gaps.missing() > stream.missing {
+            self.note_gap(self.now);
+        }
+        self.pass_on(key);
+    }
+
     /// Adds an item whose first number is `next`. Returns whether it is followed.
     fn follow(&mut self, key: &StreamKey, next: u64) -> bool {
         if self.streams.contains_key(key) {
@@ -153,6 +207,8 @@ impl Streams {
             told: next.saturating_sub(1),
             has_ended: false,
             missing: 0,
+            ask: None,
+            last_value: None,
         };
         self.streams.insert(key.clone(), stream);
         true
@@ -167,11 +223,19 @@ impl Streams {
         is_repair: bool,
         now: Timestamp,
     ) -> Outcome {
+        self.now = now;
+        if is_repair && !self.streams.contains_key(key) {
+            return Outcome::Duplicate;
+        }
         if !is_repair && self.streams.get(key).is_some_and(|stream| stream.has_ended) {
             // A new publisher of the name: what is missing of the one before is lost.
             self.abandon(key);
         }
-        if !self.follow(key, arrived.sequence) {
+        let is_followed = match arrived.flags & LAST_VALUE {
+            0 => self.follow_from(key, arrived.sequence.saturating_sub(1)),
+            _ => self.follow(key, arrived.sequence),
+        };
+        if !is_followed {
             return Outcome::Duplicate;
         }
         let Some(stream) = self.streams.get_mut(key) else { return Outcome::Duplicate };
@@ -200,25 +264,37 @@ impl Streams {
         };
         self.held_bytes += payload.len();
         stream.held.insert(sequence, Arrived { payload, ..arrived });
-        if self.held_bytes > HELD_BYTES_MAX {
-            stream.gaps.give_up(u64::MAX);
-        }
         if stream.gaps.missing() > stream.missing {
             self.note_gap(now);
         }
-        self.pass_on(key);
+        match self.held_bytes > HELD_BYTES_MAX {
+            true => self.abandon(key),
+            false => self.pass_on(key),
+        }
         outcome
     }
 
-    /// Takes the number of an item's last publication. `has_ended`: no other one follows.
-    pub fn receive_number(&mut self, key: &StreamKey, last: u64, has_ended: bool, now: Timestamp) {
-        if has_ended && !self.streams.contains_key(key) {
-            return;
+    /// Takes the number of an item's last publication, with the flags of its packet: where it starts
+    /// for this node, or that no other one follows.
+    pub fn receive_number(&mut self, key: &StreamKey, last: u64, flags: u8, now: Timestamp) {
+        self.now = now;
+        let has_ended = flags & END != 0;
+        let is_followed = if flags & START == 0 {
+            let ended = self.ended.last(key, now).filter(|_| !self.streams.contains_key(key));
+            if has_ended && ended.is_some_and(|known| known >= last) {
+                return;
+            }
+            self.follow_from(key, last)
+        } else {
+            let has_value = flags & LAST_VALUE != 0;
+            let before = if has_value { last.saturating_sub(1) } else { last };
+            self.set_start(key, Some(before));
+            self.follow(key, before.saturating_add(1))
+        };
+        let Some(stream) = self.streams.get_mut(key).filter(|_| is_followed) else { return };
+        if flags & START != 0 && flags & LAST_VALUE != 0 {
+            stream.last_value = Some(last);
         }
-        if !self.follow(key, last.saturating_add(1)) {
-            return;
-        }
-        let Some(stream) = self.streams.get_mut(key) else { return };
         stream.gaps.announce(last, now);
         stream.has_ended |= has_ended;
         if stream.gaps.missing() > stream.missing {
@@ -230,6 +306,7 @@ impl Streams {
     /// Follows an item that is kept elsewhere from `first` to `last`: what is missing of it is
     /// requested. One that was not followed ends with `last`.
     pub fn fetch(&mut self, key: &StreamKey, (first, last): (u64, u64), now: Timestamp) {
+        self.now = now;
         let is_new = !self.streams.contains_key(key);
         if !self.follow(key, first) {
             return;
@@ -257,25 +334,34 @@ impl Streams {
         }
         self.missing = self.missing - stream.missing + stream.gaps.missing();
         stream.missing = stream.gaps.missing();
+        if stream.missing > 0 {
+            self.gapped.insert(key.clone());
+        }
+        if stream.ask.is_some() {
+            return;
+        }
         let open = stream.gaps.first_open();
         while let Some(entry) = stream.held.first_entry()
             && *entry.key() < open
         {
-            let arrived = entry.remove();
+            let mut arrived = entry.remove();
             self.held_bytes -= arrived.payload.len();
             stream.told = arrived.sequence;
+            if stream.last_value == Some(arrived.sequence) {
+                arrived.flags |= LAST_VALUE;
+            }
             self.results.push((key.clone(), Progress::Publication(arrived)));
         }
         if stream.told + 1 < open {
             stream.told = open - 1;
             self.results.push((key.clone(), Progress::Missing(stream.told)));
         }
-        if stream.gaps.missing() > 0 {
-            self.gapped.insert(key.clone());
+        if stream.missing > 0 {
             return;
         }
         self.gapped.remove(key);
         if stream.has_ended {
+            self.ended.insert(key.clone(), stream.told, self.now);
             self.streams.remove(key);
             self.results.push((key.clone(), Progress::End));
         }
@@ -292,14 +378,33 @@ impl Streams {
 
     /// Ends an item, without what is missing of it.
     fn abandon(&mut self, key: &StreamKey) {
+        self.set_start(key, None);
         if let Some(stream) = self.streams.get_mut(key) {
             stream.gaps.give_up(u64::MAX);
             self.pass_on(key);
         }
     }
 
+    /// Adds the requests for starts that are due.
+    fn ask(&mut self, now: Timestamp, requests: &mut Vec<(StreamKey, RepairRequest)>) {
+        for key in self.asking.clone() {
+            let Some(ask) = self.streams.get_mut(&key).and_then(|stream| stream.ask.as_mut())
+            else {
+                continue;
+            };
+            if ask.due > now {
+                continue;
+            }
+            match ask.next(now) {
+                true => requests.push((key, RepairRequest::Start(ask.before))),
+                false => self.set_start(&key, None),
+            }
+        }
+    }
+
     /// Returns the requests that are due, and gives up what was requested too often.
     pub fn requests(&mut self, now: Timestamp) -> Vec<(StreamKey, RepairRequest)> {
+        self.now = now;
         if self.expiry <= now {
             self.reassembler.expire(now);
             self.expiry = now.plus_millis(EXPIRY_MS);
@@ -308,6 +413,7 @@ impl Streams {
         if self.due.is_none_or(|due| due > now) {
             return requests;
         }
+        self.ask(now, &mut requests);
         for key in self.gapped.clone() {
             let Some(stream) = self.streams.get_mut(&key) else { continue };
             if stream.gaps.deadline().is_none_or(|deadline| deadline > now) {
@@ -336,7 +442,10 @@ impl Streams {
             self.pass_on(&key);
         }
         let gapped = self.gapped.iter().filter_map(|key| self.streams.get(key));
-        self.due = gapped.filter_map(|stream| stream.gaps.deadline()).min();
+        let gaps = gapped.filter_map(|stream| stream.gaps.deadline());
+        let asking = self.asking.iter().filter_map(|key| self.streams.get(key));
+        let asks = asking.filter_map(|stream| stream.ask.map(|ask| ask.due));
+        self.due = gaps.chain(asks).min();
         requests
     }
 
@@ -354,8 +463,10 @@ impl Streams {
         if let Some(stream) = self.streams.remove(&key) {
             self.held_bytes -= stream.held.values().map(|held| held.payload.len()).sum::<usize>();
             self.missing -= stream.missing;
+            self.ended.insert(key.clone(), stream.told, self.now);
         }
         self.gapped.remove(&key);
+        self.asking.remove(&key);
     }
 }
 

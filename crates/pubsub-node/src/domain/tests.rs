@@ -14,6 +14,8 @@ pub(super) struct Network {
     now_ms: u64,
     /// Every n-th publication packet is lost; 0: none.
     pub loss: usize,
+    /// Publication packets that are lost next.
+    pub lose_next: usize,
     count: usize,
 }
 
@@ -30,7 +32,7 @@ impl Network {
         Network::with_repair(nodes, links, 1 << 20)
     }
 
-    fn with_repair(nodes: usize, links: &[(usize, usize)], bytes: usize) -> Self {
+    pub fn with_repair(nodes: usize, links: &[(usize, usize)], bytes: usize) -> Self {
         let both = links.iter().flat_map(|(a, b)| [(*a, *b), (*b, *a)]);
         let id = |node: usize| (node as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Network {
@@ -38,6 +40,7 @@ impl Network {
             links: both.collect(),
             now_ms: 1000,
             loss: 0,
+            lose_next: 0,
             count: 0,
         }
     }
@@ -48,7 +51,7 @@ impl Network {
         self.domains[node].set_patterns(patterns, accepted);
     }
 
-    fn cut(&mut self, a: usize, b: usize) {
+    pub fn cut(&mut self, a: usize, b: usize) {
         self.links.retain(|link| *link != (a, b) && *link != (b, a));
     }
 
@@ -68,7 +71,9 @@ impl Network {
                     let envelope = Envelope::check(&bytes).unwrap();
                     if envelope.kind() == EnvelopeKind::Publication {
                         self.count += 1;
-                        if self.loss > 0 && self.count.is_multiple_of(self.loss) {
+                        let is_next = self.lose_next > 0;
+                        self.lose_next -= usize::from(is_next);
+                        if is_next || self.loss > 0 && self.count.is_multiple_of(self.loss) {
                             continue;
                         }
                     }

@@ -119,6 +119,25 @@ class DomainTest(network.NetworkTest):
         publisher.withdraw(item)
         wait_until(lambda: not self.nodes[3].status()["items"], "the end of the item")
 
+    def test_publisher_that_begins_again_is_received_from_its_first_publication_on(self):
+        self.network(2, [(0, 1)])
+        self.start(0, 1)
+        for number in range(3):
+            subscriber = self.subscriber(1, "/again")
+            # Whatever is repeated of the publisher before comes to the new subscription.
+            time.sleep(1.5 if number else 0)
+            publisher = self.publisher(0)
+            item = publisher.announce("/again", keeps_last=False)
+            wait_until(lambda: publisher.subscribers(item) == 1, "node 1")
+            publisher.publish(item, b"%d" % number)
+            found = subscriber.receive(5)
+            self.assertIsNotNone(found, f"publisher {number}")
+            self.assertEqual((found.payload, found.sequence), (b"%d" % number, 1))
+            self.assertEqual(subscriber.lost, 0)
+            subscriber.close()
+            wait_until(lambda: publisher.subscribers(item) == 0, "the end of the subscription")
+            publisher.close()
+
     def test_counts_are_exact_when_a_node_stops_and_its_socket_overflows(self):
         self.network(2, [(0, 1)])
         self.start(0, 1)

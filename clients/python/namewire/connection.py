@@ -151,8 +151,9 @@ class Connection:
 
     def close(self):
         self.socket.close()
-        if self.page:
-            self.page.close()
+        page, self.page = self.page, None
+        if page:
+            page.close()
 
     def send(self, kind, body=b"", file=None):
         frame = struct.pack("<IBB", len(body) + 2, file is not None, kind) + body

@@ -42,11 +42,12 @@ class Publisher:
 
     def close(self):
         self.connection.close()
-        for page, _ in self.readers.values():
-            page.close()
-        if self.ring:
-            self.ring.close()
-            os.close(self.ring.file)
+        while self.readers:
+            self.readers.popitem()[1][0].close()
+        ring, self.ring = self.ring, None
+        if ring:
+            ring.close()
+            os.close(ring.file)
 
     def announce(self, name, keeps_last=True, strategy=None, choice=None, strength=0):
         """Announces an item and returns its number. `strategy`: which nodes its publications

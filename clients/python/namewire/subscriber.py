@@ -41,8 +41,8 @@ class Subscriber:
         self.close()
 
     def close(self):
-        for source in self.sources:
-            source.reader.close()
+        while self.sources:
+            self.sources.pop().reader.close()
         self.connection.close()
 
     def subscribe(self, pattern, wants_last=True, history=None, here=False):

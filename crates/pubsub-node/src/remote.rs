@@ -280,6 +280,7 @@ impl Node {
             _ => domain.receivers(item.names(), item.strategy),
         };
         let nodes = self.served_nodes(id, number, nodes);
+        let round = self.round(id, number);
         let Some(domain) = &mut self.domain else { return };
         let Some(publisher) = self.publishers.get_mut(&id) else { return };
         let Some(item) = publisher.items.get_mut(&number) else { return };
@@ -304,7 +305,7 @@ impl Node {
                 self.rules.check_signature(item.rule, &item.name, *sequence, payload).is_ok()
             });
             let value = value.as_ref().map(|(sequence, payload)| (*sequence, &payload[..]));
-            domain.start_item(&item.name, last, value, item.later_use(), &added);
+            domain.start_item(&item.name, last, value, item.later_use(), (&added, round));
         }
         match needs_node {
             true => self.follow(id, number),
@@ -392,10 +393,23 @@ impl Node {
 
     /// Tells the nodes on a given path where an item stands.
     fn start_path(&mut self, id: PublisherId, number: u32) {
+        let round = self.round(id, number);
         let Some(publisher) = self.publishers.get_mut(&id) else { return };
         let Publisher { ring: Some(ring), items, .. } = publisher else { return };
         let (Some(domain), Some(item)) = (&mut self.domain, items.get(&number)) else { return };
         let last = ring.reader.sequence(number).unwrap_or(0);
-        domain.start_item(&item.name, last, None, item.later_use(), &BTreeSet::new());
+        domain.start_item(&item.name, last, None, item.later_use(), (&BTreeSet::new(), round));
+    }
+
+    /// Returns the round of an item's numbers: that of its name's first publisher at this node, as
+    /// nodes get the numbers of all of them as one row.
+    fn round(&self, id: PublisherId, number: u32) -> u32 {
+        let item = |(id, number)| self.publishers.get(&id)?.items.get(&number);
+        let Some(own) = item((id, number)) else { return 0 };
+        let of_applications = self.index.named(&own.name).filter(|(id, _)| {
+            self.publishers.get(id).is_some_and(|found| found.origin == Origin::Application)
+        });
+        let named = of_applications.filter_map(item).filter(|found| found.name == own.name);
+        named.map(|found| found.id).min().unwrap_or(own.id)
     }
 }

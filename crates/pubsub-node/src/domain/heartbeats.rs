@@ -64,9 +64,9 @@ impl Heartbeats {
     }
 
     /// Leaves out nodes where an item's number is not told any more.
-    pub fn exclude(&mut self, name: &ItemName, nodes: &BTreeSet<NodeId>) {
+    pub fn retain(&mut self, name: &ItemName, nodes: &BTreeSet<NodeId>) {
         if let Some((heartbeat, _)) = self.items.get_mut(name) {
-            heartbeat.nodes.retain(|node| !nodes.contains(node));
+            heartbeat.nodes.retain(|node| nodes.contains(node));
         }
     }
 

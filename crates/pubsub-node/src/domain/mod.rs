@@ -65,7 +65,7 @@ pub use packet_queue::{PacketQueue, PacketRun, RunKind};
 use repair::Budget;
 use seal::Seal;
 use sent::SentPublications;
-use starts::{Start, Starts};
+use starts::{LastNumber, Start, Starts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use streams::{Arrived, Outcome, Progress, Streams};
@@ -75,6 +75,8 @@ use trees::Tree;
 const PACKET_BYTES_MAX: usize = 1400;
 /// Milliseconds after the last publication of an item at which its number is repeated.
 const HEARTBEATS_MS: [u64; 3] = [100, 300, 1000];
+/// Milliseconds after the last repetition of an item's end until it is forgotten.
+const FORGET_MS: u64 = 1000;
 /// Requests for a missing publication, 50 ms apart, before it is lost.
 const REQUESTS_MAX: u32 = 6;
 /// Items at most for which it is known whether a further name of theirs is wanted.
@@ -446,14 +448,14 @@ impl Domain {
     }
 
     /// Tells nodes that have subscribed the number of an item's last publication, and the
-    /// publication itself if late subscribers get it.
+    /// publication itself if late subscribers get it. Rounds of numbers of a name go up.
     pub fn start_item(
         &mut self,
         name: &ItemName,
         last: u64,
         last_value: Option<(u64, &[u8])>,
         use_after: LaterUse,
-        nodes: &BTreeSet<NodeId>,
+        (nodes, round): (&BTreeSet<NodeId>, u32),
     ) {
         let flags = use_after.flags();
         if let Some((sequence, payload)) = last_value {
@@ -463,25 +465,32 @@ impl Domain {
         self.sent.add_nodes(name, nodes);
         let has_value = last_value.is_some_and(|(sequence, _)| sequence == last);
         let start = Start { last, has_value };
-        self.starts.set(name, nodes, start);
-        self.send_start(name, start, nodes);
+        self.starts.set(name, round, nodes, start);
+        self.send_start(name, start, 0, nodes);
         self.schedule(name, last, 0, nodes);
     }
 
     /// Tells nodes where an item starts for them.
-    fn send_start(&mut self, name: &ItemName, start: Start, nodes: &BTreeSet<NodeId>) {
+    fn send_start(&mut self, name: &ItemName, start: Start, flags: u8, nodes: &BTreeSet<NodeId>) {
         let value = if start.has_value { LAST_VALUE } else { 0 };
-        self.send(name, start.last, &[], HEARTBEAT | START | value, nodes);
+        self.send_number(name, start.last, START | value | flags, nodes);
+    }
+
+    /// Sends nodes the number of an item's last publication.
+    fn send_number(&mut self, name: &ItemName, number: u64, flags: u8, nodes: &BTreeSet<NodeId>) {
+        let round = self.starts.round(name).to_be_bytes();
+        self.send(name, number, &round, HEARTBEAT | flags, nodes);
     }
 
     /// Forgets the nodes that do not receive an item any more.
     pub fn retain_receivers(&mut self, name: &ItemName, nodes: &BTreeSet<NodeId>) {
         self.starts.retain(name, nodes);
+        self.heartbeats.retain(name, nodes);
     }
 
     /// Tells nodes that an item has ended.
     pub fn end_item(&mut self, name: &ItemName, last: u64, nodes: &BTreeSet<NodeId>) {
-        self.send(name, last, &[], HEARTBEAT | END, nodes);
+        self.send_number(name, last, END, nodes);
         match self.paths.remove(name) {
             // The end is told once: the identifier is forgotten with the item.
             Some(_) => self.forget_sent(name),
@@ -490,7 +499,7 @@ impl Domain {
     }
 
     /// Forgets all that was sent of an item.
-    fn forget_sent(&mut self, name: &ItemName) {
+    pub fn forget_sent(&mut self, name: &ItemName) {
         self.heartbeats.remove(name);
         self.sent.remove(name);
         self.starts.remove(name);
@@ -505,16 +514,19 @@ impl Domain {
         }
     }
 
-    /// Repeats the number of an item's last publication, so that its loss is noticed.
+    /// Repeats the number of an item's last publication, so that its loss is noticed. After the
+    /// last repetition of an end, what is missing can still be requested for a while.
     fn repeat_number(&mut self, name: &ItemName, mut heartbeat: Heartbeat) {
-        let flags = HEARTBEAT | heartbeat.flags;
-        self.send(name, heartbeat.sequence, &[], flags, &heartbeat.nodes);
+        let (flags, repetitions) = (heartbeat.flags, HEARTBEATS_MS.len());
+        if heartbeat.count == repetitions {
+            return self.forget_sent(name);
+        }
+        self.send_number(name, heartbeat.sequence, flags, &heartbeat.nodes);
         heartbeat.count += 1;
-        if let Some(delay_ms) = HEARTBEATS_MS.get(heartbeat.count) {
+        if heartbeat.count < repetitions || flags & END != 0 {
+            let delay_ms = HEARTBEATS_MS.get(heartbeat.count).unwrap_or(&FORGET_MS);
             heartbeat.due_ms = self.now_ms + delay_ms;
             self.heartbeats.insert(name, heartbeat);
-        } else if flags & END != 0 {
-            self.forget_sent(name);
         }
     }
 
@@ -709,7 +721,9 @@ impl Domain {
         if flags & GONE != 0 {
             self.streams.give_up(&key, sequence);
         } else if flags & HEARTBEAT != 0 {
-            self.streams.receive_number(&key, sequence, flags, now);
+            let round = part.first_chunk().map_or(0, |round| u32::from_be_bytes(*round));
+            let last = LastNumber { number: sequence, round };
+            self.streams.receive_number(&key, last, flags, now);
         } else {
             let is_repair = flags & REPAIRED != 0;
             let arrived = Arrived { sequence, payload: part.to_vec(), flags };

@@ -87,7 +87,7 @@ impl Domain {
         }
         let known = self.starts.get(name, node).filter(|start| start.last <= before);
         let start = known.unwrap_or(Start { last: before, has_value: false });
-        self.send_start(name, start, &BTreeSet::from([node]));
+        self.send_start(name, start, REPAIRED, &BTreeSet::from([node]));
     }
 
     fn send_range_again(&mut self, node: NodeId, name: &ItemName, first: u64, last: u64) {

@@ -3,7 +3,7 @@
 //! Invariant: a node that is not served any more is told so at once, and gets no number of the
 //! item's last publication later, so that it does not miss what was not meant for it.
 
-use super::message::{END, HEARTBEAT, ItemPublisher};
+use super::message::{END, ItemPublisher};
 use super::{Domain, NodeId};
 use nw_api::pubsub::ItemName;
 use std::collections::BTreeSet;
@@ -54,7 +54,6 @@ impl Domain {
         is_last: bool,
     ) {
         self.send_ends(name, last, nodes);
-        self.heartbeats.exclude(name, nodes);
         if is_last {
             self.forget_sent(name);
         }
@@ -63,7 +62,7 @@ impl Domain {
     /// Tells nodes the number of a publisher's last publication.
     pub fn send_ends(&mut self, name: &ItemName, last: u64, nodes: &BTreeSet<NodeId>) {
         for _ in 0..ENDS_SENT {
-            self.send(name, last, &[], HEARTBEAT | END, nodes);
+            self.send_number(name, last, END, nodes);
         }
     }
 

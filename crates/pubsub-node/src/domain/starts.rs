@@ -39,46 +39,77 @@ pub struct Start {
     pub has_value: bool,
 }
 
+/// The starts of one item.
+#[derive(Debug)]
+struct ItemStarts {
+    round: u32,
+    nodes: Vec<(NodeId, Start)>,
+}
+
 /// The starts of this node's items for other nodes.
 #[derive(Debug, Default)]
 pub struct Starts {
-    items: BTreeMap<ItemName, Vec<(NodeId, Start)>>,
+    items: BTreeMap<ItemName, ItemStarts>,
     count: usize,
 }
 
 impl Starts {
     /// Sets where an item starts for nodes. Beyond the limit it is not known.
-    pub fn set(&mut self, name: &ItemName, nodes: &BTreeSet<NodeId>, start: Start) {
-        if nodes.is_empty() || self.count + nodes.len() > STARTS_MAX {
+    pub fn set(&mut self, name: &ItemName, round: u32, nodes: &BTreeSet<NodeId>, start: Start) {
+        if self.count + nodes.len() > STARTS_MAX {
             return;
         }
-        let known = self.items.entry(name.clone()).or_default();
-        self.count -= known.len();
-        known.retain(|(node, _)| !nodes.contains(node));
-        known.extend(nodes.iter().map(|node| (*node, start)));
-        self.count += known.len();
+        let new = || ItemStarts { round, nodes: Vec::new() };
+        let item = self.items.entry(name.clone()).or_insert_with(new);
+        self.count -= item.nodes.len();
+        item.round = round;
+        item.nodes.retain(|(node, _)| !nodes.contains(node));
+        item.nodes.extend(nodes.iter().map(|node| (*node, start)));
+        self.count += item.nodes.len();
     }
 
     /// Forgets the nodes that do not receive an item any more.
     pub fn retain(&mut self, name: &ItemName, nodes: &BTreeSet<NodeId>) {
-        let Some(known) = self.items.get_mut(name) else { return };
-        self.count -= known.len();
-        known.retain(|(node, _)| nodes.contains(node));
-        self.count += known.len();
-        if known.is_empty() {
+        let Some(item) = self.items.get_mut(name) else { return };
+        self.count -= item.nodes.len();
+        item.nodes.retain(|(node, _)| nodes.contains(node));
+        self.count += item.nodes.len();
+        if item.nodes.is_empty() {
             self.items.remove(name);
         }
     }
 
     /// Forgets an item.
     pub fn remove(&mut self, name: &ItemName) {
-        self.count -= self.items.remove(name).map_or(0, |known| known.len());
+        self.count -= self.items.remove(name).map_or(0, |item| item.nodes.len());
     }
 
     /// Returns where an item starts for a node, if that is known.
     pub fn get(&self, name: &ItemName, node: NodeId) -> Option<Start> {
-        let known = self.items.get(name)?;
-        known.iter().find(|(found, _)| *found == node).map(|(_, start)| *start)
+        let nodes = &self.items.get(name)?.nodes;
+        nodes.iter().find(|(found, _)| *found == node).map(|(_, start)| *start)
+    }
+
+    /// Returns the round of an item's numbers; 0 if it is not known.
+    pub fn round(&self, name: &ItemName) -> u32 {
+        self.items.get(name).map_or(0, |item| item.round)
+    }
+}
+
+/// The last number of an item in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastNumber {
+    /// Sequence number.
+    pub number: u64,
+    /// Each publisher of a name at a node begins a new round of numbers, greater than the ones
+    /// before; 0: not known.
+    pub round: u32,
+}
+
+impl LastNumber {
+    /// Returns whether these numbers may be of that round.
+    pub const fn may_be_in(self, round: u32) -> bool {
+        round == 0 || self.round == 0 || self.round == round
     }
 }
 
@@ -87,22 +118,17 @@ impl Starts {
 pub struct Ask {
     /// Number before those that were received.
     pub before: u64,
-    /// Number of the last publication of an earlier subscription.
-    least: u64,
+    /// Last number of an earlier subscription.
+    earlier: Option<LastNumber>,
     /// When it is requested next.
     pub due: Timestamp,
     requests: u32,
 }
 
 impl Ask {
-    /// Creates requests for an item whose publications up to `before` are unknown. `None` if there
-    /// are none that may be missing.
-    pub const fn new(before: u64, earlier: Option<u64>, due: Timestamp) -> Option<Self> {
-        let least = match earlier {
-            Some(last) if last <= before => last,
-            _ => 0,
-        };
-        if least == before { None } else { Some(Ask { before, least, due, requests: 0 }) }
+    /// Creates requests for an item whose publications up to `before` are unknown.
+    pub const fn new(before: u64, earlier: Option<LastNumber>, due: Timestamp) -> Self {
+        Ask { before, earlier, due, requests: 0 }
     }
 
     /// Counts a request. Returns whether it is to be sent; otherwise there were enough.
@@ -112,9 +138,12 @@ impl Ask {
         self.requests <= REQUESTS_MAX
     }
 
-    /// Returns the number after which the item starts, from the answer.
-    pub fn start(&self, last: u64) -> u64 {
-        last.max(self.least).min(self.before)
+    /// Returns the number after which the item starts, from the answer. What an earlier
+    /// subscription received does not come again.
+    pub fn start(&self, last: LastNumber) -> u64 {
+        let earlier = self.earlier.filter(|known| known.may_be_in(last.round));
+        let received = earlier.map_or(0, |known| known.number).min(self.before);
+        last.number.min(self.before).max(received)
     }
 }
 
@@ -122,13 +151,13 @@ impl Ask {
 /// publications.
 #[derive(Debug, Default)]
 pub struct Ended {
-    items: BTreeMap<StreamKey, (u64, Timestamp)>,
+    items: BTreeMap<StreamKey, (LastNumber, Timestamp)>,
     order: VecDeque<(StreamKey, Timestamp)>,
 }
 
 impl Ended {
     /// Remembers an item for some seconds.
-    pub fn insert(&mut self, key: StreamKey, last: u64, now: Timestamp) {
+    pub fn insert(&mut self, key: StreamKey, last: LastNumber, now: Timestamp) {
         while self.order.len() >= ENDED_MAX
             || self.order.front().is_some_and(|(_, until)| *until <= now)
         {
@@ -142,8 +171,8 @@ impl Ended {
         self.items.insert(key, (last, until));
     }
 
-    /// Returns the number of the last publication of an item that has ended.
-    pub fn last(&self, key: &StreamKey, now: Timestamp) -> Option<u64> {
+    /// Returns the last number of an item that has ended.
+    pub fn last(&self, key: &StreamKey, now: Timestamp) -> Option<LastNumber> {
         self.items.get(key).filter(|(_, until)| *until > now).map(|(last, _)| *last)
     }
 }
@@ -161,9 +190,11 @@ mod tests {
         let mut starts = Starts::default();
         let (name, other) = ("/a".parse().unwrap(), "/b".parse().unwrap());
         let start = |last| Start { last, has_value: false };
-        starts.set(&name, &[NodeId(1), NodeId(2)].into(), start(3));
-        starts.set(&name, &[NodeId(2), NodeId(3)].into(), start(5));
-        starts.set(&other, &BTreeSet::new(), start(5));
+        starts.set(&name, 1, &[NodeId(1), NodeId(2)].into(), start(3));
+        starts.set(&name, 2, &[NodeId(2), NodeId(3)].into(), start(5));
+        starts.set(&other, 3, &BTreeSet::new(), start(5));
+        assert_eq!([&name, &other].map(|name| starts.round(name)), [2, 3]);
+        starts.remove(&other);
         assert_eq!(starts.get(&name, NodeId(1)), Some(start(3)));
         assert_eq!(starts.get(&name, NodeId(2)), Some(start(5)));
         assert_eq!((starts.get(&name, NodeId(4)), starts.get(&other, NodeId(1))), (None, None));
@@ -172,8 +203,8 @@ mod tests {
         starts.retain(&name, &BTreeSet::new());
         assert!(starts.items.is_empty() && starts.count == 0);
         let many: BTreeSet<NodeId> = (0..STARTS_MAX as u64).map(NodeId).collect();
-        starts.set(&name, &many, start(1));
-        starts.set(&other, &[NodeId(1)].into(), start(1));
+        starts.set(&name, 1, &many, start(1));
+        starts.set(&other, 1, &[NodeId(1)].into(), start(1));
         assert_eq!((starts.count, starts.items.len()), (STARTS_MAX, 1));
         starts.remove(&name);
         assert_eq!(starts.count, 0);
@@ -183,26 +214,28 @@ mod tests {
     fn ended_items_are_remembered_for_some_seconds() {
         let mut ended = Ended::default();
         let key = |number: usize| (NodeId(1), format!("/a/{number}").parse().unwrap());
-        ended.insert(key(1), 7, at(0));
-        ended.insert(key(1), 9, at(1000));
-        assert_eq!(ended.last(&key(1), at(4000)), Some(9));
-        ended.insert(key(2), 1, at(5500));
-        assert_eq!(ended.last(&key(1), at(5500)), Some(9), "it ended again later");
+        let last = |number| LastNumber { number, round: 1 };
+        ended.insert(key(1), last(7), at(0));
+        ended.insert(key(1), last(9), at(1000));
+        assert_eq!(ended.last(&key(1), at(4000)), Some(last(9)));
+        ended.insert(key(2), last(1), at(5500));
+        assert_eq!(ended.last(&key(1), at(5500)), Some(last(9)), "it ended again later");
         assert_eq!(ended.last(&key(1), at(6000)), None);
         for number in 0..3 * ENDED_MAX {
-            ended.insert(key(number), 1, at(6000));
+            ended.insert(key(number), last(1), at(6000));
             assert!(ended.items.len() <= ENDED_MAX && ended.order.len() <= ENDED_MAX);
         }
-        assert_eq!(ended.last(&key(3 * ENDED_MAX - 1), at(6001)), Some(1));
+        assert_eq!(ended.last(&key(3 * ENDED_MAX - 1), at(6001)), Some(last(1)));
     }
 
     #[test]
-    fn start_is_asked_for_only_if_something_may_be_missing() {
-        assert!(Ask::new(0, None, at(0)).is_none(), "the first publication");
-        assert!(Ask::new(7, Some(7), at(0)).is_none(), "it goes on where it ended");
-        let mut ask = Ask::new(7, Some(3), at(0)).unwrap();
-        assert_eq!([2, 5, 9].map(|last| ask.start(last)), [3, 5, 7]);
-        assert_eq!(Ask::new(7, Some(9), at(0)).unwrap().start(2), 2, "numbers start afresh");
+    fn earlier_subscription_counts_in_its_round_only() {
+        let last = |number, round| LastNumber { number, round };
+        let mut ask = Ask::new(7, Some(last(3, 5)), at(0));
+        assert_eq!([2, 5, 9].map(|number| ask.start(last(number, 5))), [3, 5, 7]);
+        assert_eq!([0, 6].map(|round| ask.start(last(2, round))), [3, 2]);
+        assert_eq!(Ask::new(7, Some(last(9, 5)), at(0)).start(last(2, 5)), 7);
+        assert_eq!(Ask::new(7, None, at(0)).start(last(2, 5)), 2);
         let sent = (0..20).filter(|_| ask.next(at(0))).count();
         assert_eq!(sent, REQUESTS_MAX as usize);
     }

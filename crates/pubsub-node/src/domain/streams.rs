@@ -12,8 +12,8 @@
 //! in bytes of incomplete and of held publications.
 
 use super::NodeId;
-use super::message::{END, LAST_VALUE, RANGES_MAX, RepairRequest, START};
-use super::starts::{Ask, Ended};
+use super::message::{END, LAST_VALUE, RANGES_MAX, REPAIRED, RepairRequest, START};
+use super::starts::{Ask, Ended, LastNumber};
 use nw_api::pubsub::ItemName;
 use nw_pubsub::Timestamp;
 use nw_pubsub::fragments::{Reassembler, ReassemblerLimits, Reassembly};
@@ -89,6 +89,8 @@ struct Stream {
     missing: usize,
     /// Where it starts is asked for, and nothing is passed on until then.
     ask: Option<Ask>,
+    /// The round of its numbers; 0: not known yet.
+    round: u32,
     /// Number of the publication that is older than the subscription and is wanted all the same.
     last_value: Option<u64>,
 }
@@ -162,22 +164,21 @@ impl Streams {
             return false;
         }
         if is_new
+            && before > 0
             && self.asking.len() < ASKING_MAX
             && let Some(stream) = self.streams.get_mut(key)
         {
             let due = self.now.plus_millis(self.policy.delay_ms);
-            stream.ask = Ask::new(before, self.ended.last(key, self.now), due);
-            if stream.ask.is_some() {
-                self.asking.insert(key.clone());
-                self.note_gap(self.now);
-            }
+            stream.ask = Some(Ask::new(before, self.ended.last(key, self.now), due));
+            self.asking.insert(key.clone());
+            self.note_gap(self.now);
         }
         true
     }
 
     /// Passes on what was held until the start of an item was known: after the number `last`, or
     /// with what was received of it first.
-    fn set_start(&mut self, key: &StreamKey, last: Option<u64>) {
+    fn set_start(&mut self, key: &StreamKey, last: Option<LastNumber>) {
         if !self.asking.remove(key) {
             return;
         }
@@ -208,6 +209,7 @@ impl Streams {
             has_ended: false,
             missing: 0,
             ask: None,
+            round: 0,
             last_value: None,
         };
         self.streams.insert(key.clone(), stream);
@@ -276,31 +278,59 @@ impl Streams {
 
     /// Takes the number of an item's last publication, with the flags of its packet: where it starts
     /// for this node, or that no other one follows.
-    pub fn receive_number(&mut self, key: &StreamKey, last: u64, flags: u8, now: Timestamp) {
+    pub fn receive_number(&mut self, key: &StreamKey, last: LastNumber, flags: u8, now: Timestamp) {
         self.now = now;
-        let has_ended = flags & END != 0;
-        let is_followed = if flags & START == 0 {
-            let ended = self.ended.last(key, now).filter(|_| !self.streams.contains_key(key));
-            if has_ended && ended.is_some_and(|known| known >= last) {
-                return;
+        let (round, has_ended) = (last.round, flags & END != 0);
+        let known = self.streams.get(key).map(|stream| stream.round);
+        let ended = self.ended.last(key, now);
+        let known = known.or(ended.map(|last| last.round)).unwrap_or(0);
+        if round != 0 && round < known {
+            // Of a publisher that has ended.
+            return;
+        }
+        if round > known && known != 0 && self.streams.contains_key(key) {
+            // A new one, which the end of the one before has not overtaken.
+            self.end(key);
+        }
+        let is_followed = match (flags & START, self.streams.contains_key(key)) {
+            (0, false) => {
+                let is_same = |known: &LastNumber| known.may_be_in(round);
+                match ended.filter(is_same).filter(|known| known.number >= last.number) {
+                    Some(_) if has_ended => false,
+                    Some(_) => self.follow(key, last.number.saturating_add(1)),
+                    None => self.follow_from(key, last.number),
+                }
             }
-            self.follow_from(key, last)
-        } else {
-            let has_value = flags & LAST_VALUE != 0;
-            let before = if has_value { last.saturating_sub(1) } else { last };
-            self.set_start(key, Some(before));
-            self.follow(key, before.saturating_add(1))
+            (0, true) => true,
+            _ => self.start(key, last, flags),
         };
         let Some(stream) = self.streams.get_mut(key).filter(|_| is_followed) else { return };
-        if flags & START != 0 && flags & LAST_VALUE != 0 {
-            stream.last_value = Some(last);
-        }
-        stream.gaps.announce(last, now);
+        stream.round = stream.round.max(round);
+        stream.gaps.announce(last.number, now);
         stream.has_ended |= has_ended;
         if stream.gaps.missing() > stream.missing {
             self.note_gap(now);
         }
         self.pass_on(key);
+    }
+
+    /// Starts an item after a number, or with it. Returns whether it is followed then.
+    fn start(&mut self, key: &StreamKey, last: LastNumber, flags: u8) -> bool {
+        let has_value = flags & LAST_VALUE != 0;
+        let number = if has_value { last.number.saturating_sub(1) } else { last.number };
+        if self.asking.contains(key) {
+            // It may end with that.
+            self.set_start(key, Some(LastNumber { number, ..last }));
+        } else if flags & REPAIRED != 0 || !self.follow(key, number.saturating_add(1)) {
+            // An answer is late if nothing is asked.
+            return false;
+        }
+        match self.streams.get_mut(key) {
+            Some(stream) if has_value => stream.last_value = Some(last.number),
+            Some(_) => {}
+            None => return false,
+        }
+        true
     }
 
     /// Follows an item that is kept elsewhere from `first` to `last`: what is missing of it is
@@ -361,7 +391,8 @@ impl Streams {
         }
         self.gapped.remove(key);
         if stream.has_ended {
-            self.ended.insert(key.clone(), stream.told, self.now);
+            let last = LastNumber { number: stream.told, round: stream.round };
+            self.ended.insert(key.clone(), last, self.now);
             self.streams.remove(key);
             self.results.push((key.clone(), Progress::End));
         }
@@ -463,7 +494,8 @@ impl Streams {
         if let Some(stream) = self.streams.remove(&key) {
             self.held_bytes -= stream.held.values().map(|held| held.payload.len()).sum::<usize>();
             self.missing -= stream.missing;
-            self.ended.insert(key.clone(), stream.told, self.now);
+            let last = LastNumber { number: stream.told, round: stream.round };
+            self.ended.insert(key.clone(), last, self.now);
         }
         self.gapped.remove(&key);
         self.asking.remove(&key);
@@ -517,6 +549,10 @@ mod tests {
         (NodeId(1), "/a".parse().unwrap())
     }
 
+    fn up_to(number: u64) -> LastNumber {
+        LastNumber { number, round: 0 }
+    }
+
     fn arrived(sequence: u64) -> Arrived {
         Arrived { sequence, payload: vec![sequence as u8; 2], flags: 0 }
     }
@@ -534,6 +570,7 @@ mod tests {
         let mut streams = Streams::new(POLICY);
         let receive =
             |streams: &mut Streams, n| streams.receive(&key(), arrived(n), None, false, at(0));
+        streams.receive_number(&key(), up_to(4), START, at(0));
         assert_eq!(receive(&mut streams, 5), Outcome::Accepted);
         assert_eq!(receive(&mut streams, 8), Outcome::Accepted);
         assert_eq!(results(&mut streams), [Progress::Publication(arrived(5))]);
@@ -552,12 +589,12 @@ mod tests {
     #[test]
     fn missing_fragments_are_requested_alone() {
         let mut streams = Streams::new(POLICY);
-        streams.receive_number(&key(), 0, false, at(0));
+        streams.receive_number(&key(), up_to(0), 0, at(0));
         for index in [0, 0] {
             streams.receive(&key(), arrived(1), info(index), false, at(0));
         }
         assert!(streams.requests(at(50)).is_empty(), "its other fragments may follow");
-        streams.receive_number(&key(), 1, false, at(50));
+        streams.receive_number(&key(), up_to(1), 0, at(50));
         let due = streams.requests(at(52));
         assert_eq!(due, [(key(), RepairRequest::Fragments(1, vec![(1, 2)]))]);
         for index in [2, 1] {
@@ -571,16 +608,16 @@ mod tests {
     fn end_waits_for_what_is_missing_and_a_new_publisher_does_not() {
         let mut streams = Streams::new(POLICY);
         streams.receive(&key(), arrived(1), None, false, at(0));
-        streams.receive_number(&key(), 2, true, at(0));
+        streams.receive_number(&key(), up_to(2), END, at(0));
         assert_eq!(results(&mut streams), [Progress::Publication(arrived(1))]);
         for now in [2, 12, 22] {
             streams.requests(at(now));
         }
         assert_eq!(results(&mut streams), [Progress::Missing(2), Progress::End]);
-        streams.receive_number(&key(), 2, true, at(30));
+        streams.receive_number(&key(), up_to(2), END, at(30));
         assert_eq!(results(&mut streams), [], "an item that is not known does not end");
         streams.receive(&key(), arrived(4), None, false, at(40));
-        streams.receive_number(&key(), 9, true, at(40));
+        streams.receive_number(&key(), up_to(9), END, at(40));
         streams.receive(&key(), arrived(1), None, false, at(41));
         let expected = [
             Progress::Publication(arrived(4)),
@@ -599,7 +636,7 @@ mod tests {
         for number in 0..200 {
             let key = (NodeId(1), format!("/a/{number}").parse().unwrap());
             streams.receive(&key, arrived(1), None, false, at(0));
-            streams.receive_number(&key, u64::MAX / 2, false, at(0));
+            streams.receive_number(&key, up_to(u64::MAX / 2), 0, at(0));
             assert!(streams.missing <= MISSING_MAX);
             let sum: usize = streams.streams.values().map(|stream| stream.gaps.missing()).sum();
             assert_eq!(streams.missing, sum);
@@ -620,21 +657,22 @@ mod tests {
     #[test]
     fn highest_numbers_do_not_overflow() {
         let mut streams = Streams::new(POLICY);
+        streams.receive_number(&key(), up_to(u64::MAX - 4), START, at(0));
         streams.receive(&key(), arrived(u64::MAX - 3), None, false, at(0));
         streams.receive(&key(), arrived(u64::MAX), None, false, at(0));
-        streams.receive_number(&key(), u64::MAX, false, at(0));
+        streams.receive_number(&key(), up_to(u64::MAX), 0, at(0));
         let numbers = RepairRequest::Numbers(vec![(u64::MAX - 2, u64::MAX - 1)]);
         assert_eq!(streams.requests(at(2)), [(key(), numbers)]);
         streams.give_up(&key(), u64::MAX);
         assert_eq!(results(&mut streams).len(), 2, "one publication, and those lost after it");
-        streams.receive_number(&(NodeId(2), key().1), u64::MAX, true, at(3));
+        streams.receive_number(&(NodeId(2), key().1), up_to(u64::MAX), END, at(3));
     }
 
     #[test]
     fn long_gap_is_requested_in_ranges() {
         let mut streams = Streams::new(POLICY);
         streams.receive(&key(), arrived(1), None, false, at(0));
-        streams.receive_number(&key(), 601, false, at(0));
+        streams.receive_number(&key(), up_to(601), 0, at(0));
         let due = streams.requests(at(2));
         let expected = vec![(2, 257), (258, 513), (514, 601)];
         assert_eq!(due, [(key(), RepairRequest::Numbers(expected))]);

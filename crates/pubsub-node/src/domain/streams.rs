@@ -276,8 +276,8 @@ impl Streams {
         outcome
     }
 
-    /// Takes the number of an item's last publication, with the flags of its packet: where it starts
-    /// for this node, or that no other one follows.
+    /// Takes the number of an item's last publication, with the flags of its packet: where it
+    /// starts for this node, or that no other one follows.
     pub fn receive_number(&mut self, key: &StreamKey, last: LastNumber, flags: u8, now: Timestamp) {
         self.now = now;
         let (round, has_ended) = (last.round, flags & END != 0);

@@ -6,7 +6,7 @@ use std::fmt::Write;
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 72.0;
-const RIGHT: f64 = 16.0;
+const RIGHT: f64 = 24.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 50.0;
 /// Told apart by people who do not see all colours (Okabe and Ito), and by their dashes.

@@ -138,6 +138,24 @@ class DomainTest(network.NetworkTest):
             wait_until(lambda: publisher.subscribers(item) == 0, "the end of the subscription")
             publisher.close()
 
+    def test_renewed_subscription_gets_no_publications_from_before_it(self):
+        self.network(3, [(0, 1), (0, 2)])
+        self.start(0, 1, 2)
+        other, early = self.subscriber(2, "/renewed"), self.subscriber(1, "/renewed")
+        publisher = self.publisher(0)
+        item = publisher.announce("/renewed", keeps_last=False)
+        wait_until(lambda: publisher.subscribers(item) == 2, "both nodes")
+        early.close()
+        wait_until(lambda: publisher.subscribers(item) == 1, "the end of the subscription")
+        for number in range(1, 4):
+            publisher.publish(item, b"%d" % number)
+            self.assertEqual(other.receive(5).sequence, number)
+        late = self.subscriber(1, "/renewed")
+        wait_until(lambda: publisher.subscribers(item) == 2, "both nodes again")
+        publisher.publish(item, b"4")
+        found = late.receive(5)
+        self.assertEqual((found.payload, found.sequence, late.lost), (b"4", 4, 0))
+
     def test_counts_are_exact_when_a_node_stops_and_its_socket_overflows(self):
         self.network(2, [(0, 1)])
         self.start(0, 1)

@@ -62,6 +62,8 @@ pub struct Node {
     pub(crate) remotes: BTreeMap<NodeId, PublisherId>,
     /// Whether the set of patterns changed since the domain was last told.
     pub(crate) patterns_changed: bool,
+    /// Whether patterns were removed since then.
+    pub(crate) patterns_removed: bool,
     pub(crate) watches: Watches,
     /// Connections with queued messages, and whether publishers must see them first.
     dirty: BTreeMap<SessionId, bool>,
@@ -91,6 +93,7 @@ impl Node {
             ready: BTreeSet::new(),
             remotes: BTreeMap::new(),
             patterns_changed: false,
+            patterns_removed: false,
             watches: Watches::default(),
             dirty: BTreeMap::new(),
             failed: Vec::new(),
@@ -278,7 +281,7 @@ impl Node {
         self.unwatch(id);
         for pattern in patterns {
             self.index.remove_subscription(&pattern, id);
-            self.patterns_changed = true;
+            (self.patterns_changed, self.patterns_removed) = (true, true);
             self.report_presence(id, &Presence::Pattern(pattern), false);
         }
         let Some(session) = self.sessions.remove(&id) else { return };

@@ -1,6 +1,6 @@
 //! Between the state of this node and the domain: items and publications of other nodes.
 
-use crate::domain::{DomainEvent, LaterUse, LinkAddress, NodeId};
+use crate::domain::{DomainEvent, LaterUse, LinkAddress, NodeId, Receivers};
 use crate::matching::Refusal;
 use crate::node::Node;
 use crate::publisher::{Origin, Publisher};
@@ -29,6 +29,9 @@ impl Node {
             let told: BTreeSet<_> = told.chain(&self.keeping.patterns).cloned().collect();
             if let Some(domain) = &mut self.domain {
                 domain.set_patterns(told.into_iter().collect(), accepted);
+                if core::mem::take(&mut self.patterns_removed) {
+                    domain.forget_unwanted();
+                }
             }
             self.drop_unwanted_items();
         }
@@ -299,13 +302,16 @@ impl Node {
         let (count, needs_node) = (item.subscriber_count(), item.needs_node());
         let Some(ring) = &mut publisher.ring else { return };
         if needs_node && !added.is_empty() {
+            let goes_to_all = item.strategy == Strategy::Broadcast
+                || matches!(item.route, ImplicitRoute::Like(_));
+            let receivers = Receivers { nodes: &added, round, have_subscribed: !goes_to_all };
             let last = ring.reader.sequence(number).unwrap_or(0);
             let value = if item.keeps_last { ring.last(number) } else { None };
             let value = value.filter(|(sequence, payload)| {
                 self.rules.check_signature(item.rule, &item.name, *sequence, payload).is_ok()
             });
             let value = value.as_ref().map(|(sequence, payload)| (*sequence, &payload[..]));
-            domain.start_item(&item.name, last, value, item.later_use(), (&added, round));
+            domain.start_item(&item.name, last, value, item.later_use(), receivers);
         }
         match needs_node {
             true => self.follow(id, number),
@@ -398,7 +404,9 @@ impl Node {
         let Publisher { ring: Some(ring), items, .. } = publisher else { return };
         let (Some(domain), Some(item)) = (&mut self.domain, items.get(&number)) else { return };
         let last = ring.reader.sequence(number).unwrap_or(0);
-        domain.start_item(&item.name, last, None, item.later_use(), (&BTreeSet::new(), round));
+        let nodes = &BTreeSet::new();
+        let receivers = Receivers { nodes, round, have_subscribed: false };
+        domain.start_item(&item.name, last, None, item.later_use(), receivers);
     }
 
     /// Returns the round of an item's numbers: that of its name's first publisher at this node, as

@@ -253,6 +253,7 @@ impl Node {
         };
         self.patterns_changed = true;
         if is_last {
+            self.patterns_removed = true;
             self.index.remove_subscription(&ended.pattern, id);
             self.detach_unmatched(id, &ended.pattern);
             self.report_presence(id, &Presence::Pattern(ended.pattern), false);

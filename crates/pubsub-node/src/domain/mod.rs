@@ -65,6 +65,7 @@ pub use packet_queue::{PacketQueue, PacketRun, RunKind};
 use repair::Budget;
 use seal::Seal;
 use sent::SentPublications;
+pub use starts::Receivers;
 use starts::{LastNumber, Start, Starts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -284,6 +285,16 @@ impl Domain {
         self.collect();
     }
 
+    /// Forgets the items that no application of this node wants any more and of which nothing was
+    /// passed on.
+    pub fn forget_unwanted(&mut self) {
+        for (node, name) in self.streams.silent() {
+            if !self.is_wanted(&name) {
+                self.streams.remove(node, &name);
+            }
+        }
+    }
+
     /// Sets the further parents that applications of this node gave, as child and parent.
     pub fn set_links(&mut self, links: Vec<(ItemName, ItemName)>) {
         self.links.set_links(links);
@@ -448,15 +459,16 @@ impl Domain {
     }
 
     /// Tells nodes that have subscribed the number of an item's last publication, and the
-    /// publication itself if late subscribers get it. Rounds of numbers of a name go up.
+    /// publication itself if late subscribers get it.
     pub fn start_item(
         &mut self,
         name: &ItemName,
         last: u64,
         last_value: Option<(u64, &[u8])>,
         use_after: LaterUse,
-        (nodes, round): (&BTreeSet<NodeId>, u32),
+        receivers: Receivers<'_>,
     ) {
+        let nodes = receivers.nodes;
         let flags = use_after.flags();
         if let Some((sequence, payload)) = last_value {
             self.sent.insert_last(name, sequence, payload, flags, nodes);
@@ -465,7 +477,7 @@ impl Domain {
         self.sent.add_nodes(name, nodes);
         let has_value = last_value.is_some_and(|(sequence, _)| sequence == last);
         let start = Start { last, has_value };
-        self.starts.set(name, round, nodes, start);
+        self.starts.set(name, receivers, start);
         self.send_start(name, start, 0, nodes);
         self.schedule(name, last, 0, nodes);
     }

@@ -1,6 +1,6 @@
 //! Identifiers in stages in a domain of more than 256 links, in virtual time.
 
-use super::tests::{Network, address, name};
+use super::tests::{Network, address, name, receivers};
 use super::*;
 use nw_wire::publication::{Stage, StagedFilter};
 
@@ -94,7 +94,7 @@ fn fragments_lost_of_a_staged_tree_are_repaired_along_another_identifier() {
     assert!(
         network.domains[0].staged_trees(&BTreeSet::from([network.domains[1].node()])).is_empty()
     );
-    network.domains[0].start_item(&name(), 0, None, LaterUse::default(), (&nodes, 1));
+    network.domains[0].start_item(&name(), 0, None, LaterUse::default(), receivers(&nodes, 1));
     network.exchange();
     network.loss = 20;
     for sequence in 1..=3 {

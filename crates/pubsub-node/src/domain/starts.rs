@@ -39,6 +39,18 @@ pub struct Start {
     pub has_value: bool,
 }
 
+/// The nodes that an item starts for.
+#[derive(Clone, Copy, Debug)]
+pub struct Receivers<'a> {
+    /// The nodes.
+    pub nodes: &'a BTreeSet<NodeId>,
+    /// The round of the item's numbers. Rounds of a name go up.
+    pub round: u32,
+    /// Whether they subscribe to it, so that their subscriptions start here. Others get all
+    /// publications, and may begin to accept them at any time.
+    pub have_subscribed: bool,
+}
+
 /// The starts of one item.
 #[derive(Debug)]
 struct ItemStarts {
@@ -55,17 +67,20 @@ pub struct Starts {
 
 impl Starts {
     /// Sets where an item starts for nodes. Beyond the limit it is not known.
-    pub fn set(&mut self, name: &ItemName, round: u32, nodes: &BTreeSet<NodeId>, start: Start) {
+    pub fn set(&mut self, name: &ItemName, receivers: Receivers<'_>, start: Start) {
+        let Receivers { nodes, round, have_subscribed } = receivers;
         if self.count + nodes.len() > STARTS_MAX {
             return;
         }
         let new = || ItemStarts { round, nodes: Vec::new() };
         let item = self.items.entry(name.clone()).or_insert_with(new);
-        self.count -= item.nodes.len();
         item.round = round;
-        item.nodes.retain(|(node, _)| !nodes.contains(node));
-        item.nodes.extend(nodes.iter().map(|node| (*node, start)));
-        self.count += item.nodes.len();
+        if have_subscribed {
+            self.count -= item.nodes.len();
+            item.nodes.retain(|(node, _)| !nodes.contains(node));
+            item.nodes.extend(nodes.iter().map(|node| (*node, start)));
+            self.count += item.nodes.len();
+        }
     }
 
     /// Forgets the nodes that do not receive an item any more.
@@ -190,9 +205,12 @@ mod tests {
         let mut starts = Starts::default();
         let (name, other) = ("/a".parse().unwrap(), "/b".parse().unwrap());
         let start = |last| Start { last, has_value: false };
-        starts.set(&name, 1, &[NodeId(1), NodeId(2)].into(), start(3));
-        starts.set(&name, 2, &[NodeId(2), NodeId(3)].into(), start(5));
-        starts.set(&other, 3, &BTreeSet::new(), start(5));
+        let set = |starts: &mut Starts, name, round, nodes: &BTreeSet<NodeId>, start| {
+            starts.set(name, Receivers { nodes, round, have_subscribed: round < 3 }, start);
+        };
+        set(&mut starts, &name, 1, &[NodeId(1), NodeId(2)].into(), start(3));
+        set(&mut starts, &name, 2, &[NodeId(2), NodeId(3)].into(), start(5));
+        set(&mut starts, &other, 3, &[NodeId(1)].into(), start(5));
         assert_eq!([&name, &other].map(|name| starts.round(name)), [2, 3]);
         starts.remove(&other);
         assert_eq!(starts.get(&name, NodeId(1)), Some(start(3)));
@@ -203,8 +221,8 @@ mod tests {
         starts.retain(&name, &BTreeSet::new());
         assert!(starts.items.is_empty() && starts.count == 0);
         let many: BTreeSet<NodeId> = (0..STARTS_MAX as u64).map(NodeId).collect();
-        starts.set(&name, 1, &many, start(1));
-        starts.set(&other, 1, &[NodeId(1)].into(), start(1));
+        set(&mut starts, &name, 1, &many, start(1));
+        set(&mut starts, &other, 1, &[NodeId(1)].into(), start(1));
         assert_eq!((starts.count, starts.items.len()), (STARTS_MAX, 1));
         starts.remove(&name);
         assert_eq!(starts.count, 0);

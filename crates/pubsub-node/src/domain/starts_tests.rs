@@ -1,6 +1,6 @@
 //! Losses at the start of an item: all publications since the subscription are received or told.
 
-use super::tests::{Network, name};
+use super::tests::{Network, name, receivers};
 use super::*;
 use nw_packet_types::random::splitmix64;
 
@@ -23,7 +23,7 @@ fn publish(network: &mut Network, sequence: u64, nodes: &BTreeSet<NodeId>) {
 }
 
 fn start(network: &mut Network, last: u64, nodes: &BTreeSet<NodeId>) {
-    network.domains[0].start_item(&name(), last, None, LATER, (nodes, 1));
+    network.domains[0].start_item(&name(), last, None, LATER, receivers(nodes, 1));
     network.exchange();
 }
 
@@ -89,7 +89,7 @@ fn last_value_that_is_lost_is_repaired() {
         let (mut network, nodes) = subscribed();
         network.lose_next = lost;
         let keeps = LaterUse { keeps_last: true, is_bound: false };
-        network.domains[0].start_item(&name(), 9, Some((9, b"value")), keeps, (&nodes, 1));
+        network.domains[0].start_item(&name(), 9, Some((9, b"value")), keeps, receivers(&nodes, 1));
         network.exchange();
         network.run(300);
         let events = core::mem::take(&mut network.domains[1].events);
@@ -134,7 +134,7 @@ fn publisher_that_begins_again_is_received_from_its_first_publication_on() {
         }
         assert_eq!(numbers(&mut network), [1, 2]);
         network.lose_next = lost;
-        network.domains[0].start_item(&name(), 0, None, LATER, (&nodes, 2));
+        network.domains[0].start_item(&name(), 0, None, LATER, receivers(&nodes, 2));
         network.exchange();
         publish(&mut network, 1, &nodes);
         network.run(200);
@@ -163,6 +163,41 @@ fn numbers_are_repeated_for_nodes_that_receive_only() {
     network.domains[0].retain_receivers(&name(), &BTreeSet::new());
     network.run(3000);
     assert_eq!(network.domains[1].counters().received, received);
+}
+
+#[test]
+fn renewed_subscription_of_an_item_without_publications_gets_no_earlier_ones() {
+    let (mut network, nodes) = subscribed();
+    start(&mut network, 0, &nodes);
+    network.domains[1].set_patterns(Vec::new(), PatternSet::default());
+    network.domains[1].forget_unwanted();
+    network.domains[0].retain_receivers(&name(), &BTreeSet::new());
+    // Others got them, so they are kept.
+    let others = BTreeSet::from([NodeId(99)]);
+    (1..=3).for_each(|sequence| publish(&mut network, sequence, &others));
+    network.subscribe(1, "/a/**");
+    network.run(100);
+    start(&mut network, 3, &nodes);
+    publish(&mut network, 4, &nodes);
+    network.run(1000);
+    assert_eq!(numbers(&mut network), [4]);
+    assert_eq!(network.domains[1].counters().repair_requests, 0);
+}
+
+#[test]
+fn node_that_gets_all_publications_of_a_link_accepts_them_from_its_subscription_on() {
+    let mut network = Network::new(2, &[(0, 1)]);
+    network.run(300);
+    let nodes = network.domains[0].receivers([&name()], Strategy::Broadcast);
+    let all = Receivers { nodes: &nodes, round: 1, have_subscribed: false };
+    network.domains[0].start_item(&name(), 0, None, LATER, all);
+    network.exchange();
+    (1..=3).for_each(|sequence| publish(&mut network, sequence, &nodes));
+    network.subscribe(1, "/a/**");
+    network.run(200);
+    publish(&mut network, 4, &nodes);
+    network.run(1000);
+    assert_eq!(numbers(&mut network), [4]);
 }
 
 #[test]

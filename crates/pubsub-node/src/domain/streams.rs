@@ -89,6 +89,8 @@ struct Stream {
     missing: usize,
     /// Where it starts is asked for, and nothing is passed on until then.
     ask: Option<Ask>,
+    /// Whether no publication of it was passed on.
+    is_silent: bool,
     /// The round of its numbers; 0: not known yet.
     round: u32,
     /// Number of the publication that is older than the subscription and is wanted all the same.
@@ -209,6 +211,7 @@ impl Streams {
             has_ended: false,
             missing: 0,
             ask: None,
+            is_silent: true,
             round: 0,
             last_value: None,
         };
@@ -377,6 +380,7 @@ impl Streams {
             let mut arrived = entry.remove();
             self.held_bytes -= arrived.payload.len();
             stream.told = arrived.sequence;
+            stream.is_silent = false;
             if stream.last_value == Some(arrived.sequence) {
                 arrived.flags |= LAST_VALUE;
             }
@@ -478,6 +482,12 @@ impl Streams {
         let asks = asking.filter_map(|stream| stream.ask.map(|ask| ask.due));
         self.due = gaps.chain(asks).min();
         requests
+    }
+
+    /// Returns the items of which no publication was passed on.
+    pub fn silent(&self) -> Vec<StreamKey> {
+        let silent = self.streams.iter().filter(|(_, stream)| stream.is_silent);
+        silent.map(|(key, _)| key.clone()).collect()
     }
 
     /// Forgets all items of a node.

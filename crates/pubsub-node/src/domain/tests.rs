@@ -118,6 +118,10 @@ fn is_for(target: &Target, node: usize) -> bool {
     }
 }
 
+pub(super) fn receivers(nodes: &BTreeSet<NodeId>, round: u32) -> Receivers<'_> {
+    Receivers { nodes, round, have_subscribed: true }
+}
+
 pub(super) fn name() -> ItemName {
     "/a/b".parse().unwrap()
 }
@@ -160,7 +164,7 @@ fn publish_with_loss(network: &mut Network, loss: usize, to: usize, len: usize) 
     network.subscribe(to, "/a/b");
     network.run(300);
     let nodes = network.domains[from].receivers([&name()], Strategy::Domain);
-    network.domains[from].start_item(&name(), 0, None, KEEPS, (&nodes, 1));
+    network.domains[from].start_item(&name(), 0, None, KEEPS, receivers(&nodes, 1));
     network.exchange();
     network.loss = loss;
     for sequence in 1..=30 {
@@ -221,7 +225,7 @@ fn publications_that_the_publishers_node_has_dropped_are_told_as_lost_at_once() 
     network.subscribe(1, "/a/b");
     network.run(300);
     let nodes = network.domains[0].receivers([&name()], Strategy::Domain);
-    network.domains[0].start_item(&name(), 0, None, KEEPS, (&nodes, 1));
+    network.domains[0].start_item(&name(), 0, None, KEEPS, receivers(&nodes, 1));
     network.exchange();
     network.domains[1].events.clear();
     for sequence in 1..=50 {
@@ -354,7 +358,7 @@ fn given_forwarding_identifier_reaches_nodes_that_told_no_subscription_and_is_re
     assert!(network.domains[0].set_path(&name(), Some(full)).is_err());
     network.domains[0].set_path(&name(), Some(path)).unwrap();
     let no_nodes = BTreeSet::new();
-    network.domains[0].start_item(&name(), 0, None, KEEPS, (&no_nodes, 1));
+    network.domains[0].start_item(&name(), 0, None, KEEPS, receivers(&no_nodes, 1));
     network.exchange();
     network.loss = 3;
     for sequence in 1..=20 {

@@ -187,7 +187,8 @@ impl Streams {
         let Some(stream) = self.streams.get_mut(key) else { return };
         let Some(ask) = stream.ask.take() else { return };
         stream.told = last.map_or(ask.before, |last| ask.start(last));
-        stream.gaps.start_earlier(stream.told + 1, ask.before + 1, self.now);
+        let (first, expected) = (stream.told.saturating_add(1), ask.before.saturating_add(1));
+        stream.gaps.start_earlier(first, expected, self.now);
         if stream.gaps.missing() > stream.missing {
             self.note_gap(self.now);
         }
@@ -386,7 +387,7 @@ impl Streams {
             }
             self.results.push((key.clone(), Progress::Publication(arrived)));
         }
-        if stream.told + 1 < open {
+        if stream.told.saturating_add(1) < open {
             stream.told = open - 1;
             self.results.push((key.clone(), Progress::Missing(stream.told)));
         }
@@ -675,7 +676,16 @@ mod tests {
         assert_eq!(streams.requests(at(2)), [(key(), numbers)]);
         streams.give_up(&key(), u64::MAX);
         assert_eq!(results(&mut streams).len(), 2, "one publication, and those lost after it");
-        streams.receive_number(&(NodeId(2), key().1), up_to(u64::MAX), END, at(3));
+        // Of an item whose start is not known: with an answer, and without.
+        for (node, answer) in [(2, None), (3, Some(u64::MAX)), (4, Some(u64::MAX - 3))] {
+            let key = (NodeId(node), key().1);
+            streams.receive_number(&key, up_to(u64::MAX), END, at(3));
+            if let Some(last) = answer {
+                streams.receive_number(&key, up_to(last), START | REPAIRED, at(4));
+            }
+            (0..20).for_each(|step| drop(streams.requests(at(10 + 50 * step))));
+            assert!(!streams.streams.contains_key(&key), "it has ended");
+        }
     }
 
     #[test]

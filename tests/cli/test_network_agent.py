@@ -150,6 +150,8 @@ class Agents(CommandLine):
 
         self.start_agent("--manager", address, "--enrol", token)
         self.wait_until(self.can_ping, "an exchange through both machines")
+        # Packets may pass before the manager has seen that all instances run.
+        self.wait_until(lambda: "converged" in self.show(), "the network")
         listed = self.run_nw("network", "host", "list", *self.named).stdout
         self.assertRegex(listed, r"there +enrolled")
         shown = self.run_nw("network", "show", *self.networks).stdout

@@ -283,13 +283,14 @@ impl Node {
             _ => domain.receivers(item.names(), item.strategy),
         };
         let nodes = self.served_nodes(id, number, nodes);
+        let item = self.publishers.get(&id).and_then(|publisher| publisher.items.get(&number));
+        if item.is_none_or(|item| item.nodes == nodes) {
+            return;
+        }
         let round = self.round(id, number);
         let Some(domain) = &mut self.domain else { return };
         let Some(publisher) = self.publishers.get_mut(&id) else { return };
         let Some(item) = publisher.items.get_mut(&number) else { return };
-        if nodes == item.nodes {
-            return;
-        }
         if item.choice.is_some() {
             let removed: BTreeSet<NodeId> = item.nodes.difference(&nodes).copied().collect();
             let reader = publisher.ring.as_ref().map(|ring| &ring.reader);
@@ -297,7 +298,9 @@ impl Node {
             domain.hand_over(&item.name, last.unwrap_or(0), &removed, nodes.is_empty());
         }
         let added: BTreeSet<NodeId> = nodes.difference(&item.nodes).copied().collect();
-        domain.retain_receivers(&item.name, &nodes);
+        if !item.nodes.is_subset(&nodes) {
+            domain.retain_receivers(&item.name, &nodes);
+        }
         item.nodes = nodes;
         let (count, needs_node) = (item.subscriber_count(), item.needs_node());
         let Some(ring) = &mut publisher.ring else { return };
@@ -409,8 +412,8 @@ impl Node {
         domain.start_item(&item.name, last, None, item.later_use(), receivers);
     }
 
-    /// Returns the round of an item's numbers: that of its name's first publisher at this node, as
-    /// nodes get the numbers of all of them as one row.
+    /// Returns the round of an item's numbers: that of its name's first publisher at this node.
+    /// Other nodes see the numbers of all publishers of a name at a node as one sequence.
     fn round(&self, id: PublisherId, number: u32) -> u32 {
         let item = |(id, number)| self.publishers.get(&id)?.items.get(&number);
         let Some(own) = item((id, number)) else { return 0 };

@@ -36,8 +36,7 @@ pub struct Heartbeats {
 }
 
 impl Heartbeats {
-    /// Adds or replaces an item. One that is new beyond the limit is left out. Returns whether it
-    /// was not.
+    /// Adds or replaces an item. Returns false for a new one beyond the limit, which is left out.
     pub fn insert(&mut self, name: &ItemName, heartbeat: Heartbeat) -> bool {
         if let Some((known, in_order_ms)) = self.items.get_mut(name) {
             if heartbeat.due_ms < *in_order_ms {

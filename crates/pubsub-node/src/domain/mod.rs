@@ -511,7 +511,7 @@ impl Domain {
     }
 
     /// Forgets all that was sent of an item.
-    pub fn forget_sent(&mut self, name: &ItemName) {
+    fn forget_sent(&mut self, name: &ItemName) {
         self.heartbeats.remove(name);
         self.sent.remove(name);
         self.starts.remove(name);

@@ -128,7 +128,7 @@ fn path_too_long_for_a_set_of_bits_is_reached_in_stages() {
         network.exchange();
     }
     assert_eq!(network.domains[0].counters().fill_limit, 1, "of the first");
-    // The first one may be missing, and where the item starts can't be asked for over that path.
+    // The first one may be missing, and a request for the start can't take that path.
     network.run(400);
     assert_eq!(network.received(NODES - 1).last(), Some(&(2, b"x".to_vec())));
 }

@@ -9,7 +9,7 @@
 //! publisher's node ── heartbeat with START: number ──▶ node: requests what is missing
 //! ```
 //!
-//! Without it a node that loses the start and the first publications would not know of them.
+//! Without it the loss of a start and of the first publications would not be noticed.
 //! Invariants: bounded in items and nodes; what is held is passed on after some requests without
 //! an answer.
 
@@ -85,13 +85,13 @@ impl Starts {
 
     /// Forgets the nodes that do not receive an item any more.
     pub fn retain(&mut self, name: &ItemName, nodes: &BTreeSet<NodeId>) {
+        if nodes.is_empty() {
+            return self.remove(name);
+        }
         let Some(item) = self.items.get_mut(name) else { return };
         self.count -= item.nodes.len();
         item.nodes.retain(|(node, _)| nodes.contains(node));
         self.count += item.nodes.len();
-        if item.nodes.is_empty() {
-            self.items.remove(name);
-        }
     }
 
     /// Forgets an item.
@@ -128,9 +128,9 @@ impl LastNumber {
     }
 }
 
-/// Requests for the start of an item.
+/// The requests for the start of an item.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask {
+pub struct StartRequest {
     /// Number before those that were received.
     pub before: u64,
     /// Last number of an earlier subscription.
@@ -140,10 +140,10 @@ pub struct Ask {
     requests: u32,
 }
 
-impl Ask {
+impl StartRequest {
     /// Creates requests for an item whose publications up to `before` are unknown.
     pub const fn new(before: u64, earlier: Option<LastNumber>, due: Timestamp) -> Self {
-        Ask { before, earlier, due, requests: 0 }
+        StartRequest { before, earlier, due, requests: 0 }
     }
 
     /// Counts a request. Returns whether it is to be sent; otherwise there were enough.
@@ -249,12 +249,12 @@ mod tests {
     #[test]
     fn earlier_subscription_counts_in_its_round_only() {
         let last = |number, round| LastNumber { number, round };
-        let mut ask = Ask::new(7, Some(last(3, 5)), at(0));
-        assert_eq!([2, 5, 9].map(|number| ask.start(last(number, 5))), [3, 5, 7]);
-        assert_eq!([0, 6].map(|round| ask.start(last(2, round))), [3, 2]);
-        assert_eq!(Ask::new(7, Some(last(9, 5)), at(0)).start(last(2, 5)), 7);
-        assert_eq!(Ask::new(7, None, at(0)).start(last(2, 5)), 2);
-        let sent = (0..20).filter(|_| ask.next(at(0))).count();
+        let mut request = StartRequest::new(7, Some(last(3, 5)), at(0));
+        assert_eq!([2, 5, 9].map(|number| request.start(last(number, 5))), [3, 5, 7]);
+        assert_eq!([0, 6].map(|round| request.start(last(2, round))), [3, 2]);
+        assert_eq!(StartRequest::new(7, Some(last(9, 5)), at(0)).start(last(2, 5)), 7);
+        assert_eq!(StartRequest::new(7, None, at(0)).start(last(2, 5)), 2);
+        let sent = (0..20).filter(|_| request.next(at(0))).count();
         assert_eq!(sent, REQUESTS_MAX as usize);
     }
 }

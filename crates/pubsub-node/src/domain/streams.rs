@@ -5,7 +5,7 @@
 //!                               └─ gap ─▶ RepairRequest to the publisher's node, or lost
 //! ```
 //!
-//! A node that does not know where an item starts asks for it first, see `starts`.
+//! Where an item starts is requested first if it is not known, see `starts`.
 //!
 //! The detectors and the reassembler are those of `nw-pubsub`. Invariants: publications of an item
 //! are passed on in order; each is passed on or counted as lost, never both; bounded in items, and
@@ -13,7 +13,7 @@
 
 use super::NodeId;
 use super::message::{END, LAST_VALUE, RANGES_MAX, REPAIRED, RepairRequest, START};
-use super::starts::{Ask, Ended, LastNumber};
+use super::starts::{Ended, LastNumber, StartRequest};
 use nw_api::pubsub::ItemName;
 use nw_pubsub::Timestamp;
 use nw_pubsub::fragments::{Reassembler, ReassemblerLimits, Reassembly};
@@ -35,8 +35,8 @@ const GAPS_PER_STEP: usize = 4 * RANGES_MAX;
 const NUMBERS_PER_RANGE: u64 = 256;
 /// Numbers of a gap that may be incomplete; later ones are requested whole.
 const INCOMPLETE_PER_GAP: u64 = 256;
-/// Items whose start is asked for at most. Others start with what is received of them first.
-const ASKING_MAX: usize = 4096;
+/// Items whose start is requested at most. Others start with what is received of them first.
+const UNSTARTED_MAX: usize = 4096;
 /// Missing fragments that one request looks for.
 const FRAGMENTS_PER_REQUEST: usize = 1024;
 
@@ -87,8 +87,8 @@ struct Stream {
     has_ended: bool,
     /// Missing publications when they were counted last.
     missing: usize,
-    /// Where it starts is asked for, and nothing is passed on until then.
-    ask: Option<Ask>,
+    /// Requests for where it starts. Nothing is passed on until that is known.
+    start_request: Option<StartRequest>,
     /// Whether no publication of it was passed on.
     is_silent: bool,
     /// The round of its numbers; 0: not known yet.
@@ -106,8 +106,8 @@ pub struct Streams {
     held_bytes: usize,
     /// Items with missing publications.
     gapped: BTreeSet<StreamKey>,
-    /// Items whose start is asked for.
-    asking: BTreeSet<StreamKey>,
+    /// Items whose start is requested.
+    unstarted: BTreeSet<StreamKey>,
     ended: Ended,
     /// Time of the last packet.
     now: Timestamp,
@@ -131,7 +131,7 @@ impl Streams {
             reassembler: Reassembler::new(ReassemblerLimits::default()),
             held_bytes: 0,
             gapped: BTreeSet::new(),
-            asking: BTreeSet::new(),
+            unstarted: BTreeSet::new(),
             ended: Ended::default(),
             now: Timestamp::from_millis(0),
             missing: 0,
@@ -159,7 +159,7 @@ impl Streams {
     }
 
     /// Adds an item of which `before` is the number before those that were received. Where it
-    /// starts is asked for, if publications may be missing. Returns whether it is followed.
+    /// starts is requested, if publications may be missing. Returns whether it is followed.
     fn follow_from(&mut self, key: &StreamKey, before: u64) -> bool {
         let is_new = !self.streams.contains_key(key);
         if !self.follow(key, before.saturating_add(1)) {
@@ -167,12 +167,13 @@ impl Streams {
         }
         if is_new
             && before > 0
-            && self.asking.len() < ASKING_MAX
+            && self.unstarted.len() < UNSTARTED_MAX
             && let Some(stream) = self.streams.get_mut(key)
         {
             let due = self.now.plus_millis(self.policy.delay_ms);
-            stream.ask = Some(Ask::new(before, self.ended.last(key, self.now), due));
-            self.asking.insert(key.clone());
+            let earlier = self.ended.last(key, self.now);
+            stream.start_request = Some(StartRequest::new(before, earlier, due));
+            self.unstarted.insert(key.clone());
             self.note_gap(self.now);
         }
         true
@@ -181,13 +182,13 @@ impl Streams {
     /// Passes on what was held until the start of an item was known: after the number `last`, or
     /// with what was received of it first.
     fn set_start(&mut self, key: &StreamKey, last: Option<LastNumber>) {
-        if !self.asking.remove(key) {
+        if !self.unstarted.remove(key) {
             return;
         }
         let Some(stream) = self.streams.get_mut(key) else { return };
-        let Some(ask) = stream.ask.take() else { return };
-        stream.told = last.map_or(ask.before, |last| ask.start(last));
-        let (first, expected) = (stream.told.saturating_add(1), ask.before.saturating_add(1));
+        let Some(request) = stream.start_request.take() else { return };
+        stream.told = last.map_or(request.before, |last| request.start(last));
+        let (first, expected) = (stream.told.saturating_add(1), request.before.saturating_add(1));
         stream.gaps.start_earlier(first, expected, self.now);
         if stream.gaps.missing() > stream.missing {
             self.note_gap(self.now);
@@ -211,7 +212,7 @@ impl Streams {
             told: next.saturating_sub(1),
             has_ended: false,
             missing: 0,
-            ask: None,
+            start_request: None,
             is_silent: true,
             round: 0,
             last_value: None,
@@ -322,11 +323,11 @@ impl Streams {
     fn start(&mut self, key: &StreamKey, last: LastNumber, flags: u8) -> bool {
         let has_value = flags & LAST_VALUE != 0;
         let number = if has_value { last.number.saturating_sub(1) } else { last.number };
-        if self.asking.contains(key) {
+        if self.unstarted.contains(key) {
             // It may end with that.
             self.set_start(key, Some(LastNumber { number, ..last }));
         } else if flags & REPAIRED != 0 || !self.follow(key, number.saturating_add(1)) {
-            // An answer is late if nothing is asked.
+            // A late answer: the start is known, or not requested.
             return false;
         }
         match self.streams.get_mut(key) {
@@ -371,7 +372,7 @@ impl Streams {
         if stream.missing > 0 {
             self.gapped.insert(key.clone());
         }
-        if stream.ask.is_some() {
+        if stream.start_request.is_some() {
             return;
         }
         let open = stream.gaps.first_open();
@@ -422,17 +423,17 @@ impl Streams {
     }
 
     /// Adds the requests for starts that are due.
-    fn ask(&mut self, now: Timestamp, requests: &mut Vec<(StreamKey, RepairRequest)>) {
-        for key in self.asking.clone() {
-            let Some(ask) = self.streams.get_mut(&key).and_then(|stream| stream.ask.as_mut())
-            else {
+    fn request_starts(&mut self, now: Timestamp, requests: &mut Vec<(StreamKey, RepairRequest)>) {
+        for key in self.unstarted.clone() {
+            let stream = self.streams.get_mut(&key);
+            let Some(request) = stream.and_then(|stream| stream.start_request.as_mut()) else {
                 continue;
             };
-            if ask.due > now {
+            if request.due > now {
                 continue;
             }
-            match ask.next(now) {
-                true => requests.push((key, RepairRequest::Start(ask.before))),
+            match request.next(now) {
+                true => requests.push((key, RepairRequest::Start(request.before))),
                 false => self.set_start(&key, None),
             }
         }
@@ -449,7 +450,7 @@ impl Streams {
         if self.due.is_none_or(|due| due > now) {
             return requests;
         }
-        self.ask(now, &mut requests);
+        self.request_starts(now, &mut requests);
         for key in self.gapped.clone() {
             let Some(stream) = self.streams.get_mut(&key) else { continue };
             if stream.gaps.deadline().is_none_or(|deadline| deadline > now) {
@@ -479,9 +480,9 @@ impl Streams {
         }
         let gapped = self.gapped.iter().filter_map(|key| self.streams.get(key));
         let gaps = gapped.filter_map(|stream| stream.gaps.deadline());
-        let asking = self.asking.iter().filter_map(|key| self.streams.get(key));
-        let asks = asking.filter_map(|stream| stream.ask.map(|ask| ask.due));
-        self.due = gaps.chain(asks).min();
+        let unstarted = self.unstarted.iter().filter_map(|key| self.streams.get(key));
+        let starts = unstarted.filter_map(|stream| stream.start_request.map(|found| found.due));
+        self.due = gaps.chain(starts).min();
         requests
     }
 
@@ -509,7 +510,7 @@ impl Streams {
             self.ended.insert(key.clone(), last, self.now);
         }
         self.gapped.remove(&key);
-        self.asking.remove(&key);
+        self.unstarted.remove(&key);
     }
 }
 

@@ -5,6 +5,7 @@
 //! so an operator needs no memory of what it started; and no write leaves this program while it
 //! does not hold the lease.
 
+#![cfg(feature = "cluster")]
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
 

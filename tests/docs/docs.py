@@ -15,7 +15,7 @@ from session import Failed, Session
 
 ROOT = Path(__file__).resolve().parents[2]
 NW = Path(os.environ.get("NW_BIN") or ROOT / "target/release/nw").resolve()
-CACHE = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "interop"
+CACHE = Path(os.environ["NW_DOCS_CACHE"])
 COMMANDS = ROOT / "docs/reference/commands.md"
 RENEW = "tests/docs/run --renew"
 

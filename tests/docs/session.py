@@ -3,6 +3,7 @@ run."""
 
 import os
 import queue
+import re
 import shutil
 import signal
 import socket
@@ -15,6 +16,8 @@ from pathlib import Path
 from blocks import missing
 
 TIMEOUT_S = 60
+# With NW_EXAMPLES, the folder of compiled examples, no cargo is needed.
+EXAMPLE = re.compile(r"^cargo run -q -p nw-app --example (\w+)")
 # The address of another machine in the pages; here it is this one.
 ELSEWHERE, HERE = "192.0.2.", "127.0.9."
 
@@ -47,7 +50,7 @@ class Session:
         )
         self.environment = {
             **os.environ,
-            "PATH": f"{self.folder}/bin:{cache}/venv/bin:{os.environ['PATH']}",
+            "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
             # Rust's own tools keep their home; everything else uses this one.
             "CARGO_HOME": os.environ.get("CARGO_HOME", str(Path.home() / ".cargo")),
             "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", str(Path.home() / ".rustup")),
@@ -114,7 +117,9 @@ class Session:
         background = command.rstrip().endswith("&")
         if background and not expected:
             raise Failed("a background program needs a shown line, which the runner waits for")
-        if command.startswith("cargo "):
+        if "NW_EXAMPLES" in os.environ:
+            command = EXAMPLE.sub(os.environ["NW_EXAMPLES"] + r"/\1", command)
+        elif command.startswith("cargo "):
             command = f"(cd {self.root} && {command.rstrip('& ')})" + (" &" if background else "")
         mark = f"--{time.monotonic_ns()}--"
         # A command must not read the rest of the page as its input.

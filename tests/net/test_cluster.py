@@ -23,8 +23,13 @@ from cluster import NW, ROOT, Cluster, Failed, nw, missing_requirement
 from waiting import until
 
 SKIP_REASON = missing_requirement()
-# Where `tests/interop/run` installs python-ndn.
-PYTHON_NDN = ROOT / "target/interop/venv/bin/python"
+# Where `tests/interop/install` installs python-ndn.
+CACHE = Path(
+    subprocess.run(
+        [ROOT / "tests/cache", "interop-python"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+)
+PYTHON_NDN = CACHE / "venv/bin/python"
 HERE = Path(__file__).resolve().parent
 NDND, NDND_SKIP_REASON = (None, SKIP_REASON) if SKIP_REASON else ndnd.find()
 # With this limit a download takes some seconds.
@@ -101,7 +106,7 @@ class Downloads(ClusterTest):
 
     def test_python_ndn_client_fetches(self):
         if not PYTHON_NDN.exists():
-            self.skipTest("python-ndn is not installed: tests/interop/run installs it")
+            self.skipTest("python-ndn is not installed: tests/interop/install does")
         cluster = self.build("--members", 3)
         # Data of 8 KB are fragmented by IP for clients without link reassembly.
         for segment in (1000, 8000):

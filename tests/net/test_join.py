@@ -1,6 +1,6 @@
 """`nw join` and `nw leave`: a site and a hub in two network namespaces, with a certificate
 authority of another project (NDNts) behind the hub. Needs root, iproute2 and, for certificates,
-what tests/interop/run installs; prints a reason and skips without them.
+what tests/interop/install installs; prints a reason and skips without them.
 """
 
 import base64
@@ -20,8 +20,12 @@ from waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 NW = os.environ.get("NW_BIN", str(ROOT / "target/release/nw"))
-TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-CA = Path(os.environ.get("NW_NDNCERT", TARGET / "interop/node/ndncert.mjs"))
+CACHE = Path(
+    subprocess.run(
+        [ROOT / "tests/cache", "interop"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+)
+CA = Path(os.environ.get("NW_NDNCERT", CACHE / "node/ndncert.mjs"))
 HUB_ADDRESS, SITE_ADDRESS = "10.78.0.1", "10.78.0.2"
 # The issue allows 5 s on an idle machine; a busy one gets more.
 JOIN_S = 20
@@ -39,7 +43,7 @@ def missing():
 
 def missing_ca():
     if not (CA.parent / "node_modules/@ndn/ndncert").exists():
-        return "NDNts' NDNCERT is not there: tests/interop/run installs it"
+        return "NDNts' NDNCERT is not there: tests/interop/install installs it"
     return None
 
 

@@ -9,8 +9,12 @@ from pathlib import Path
 from namewire import Publisher
 from node import ROOT, NodeTest, wait_until
 
-TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-PYTHON_NDN = TARGET / "interop/venv/bin/python"
+CACHE = Path(
+    subprocess.run(
+        [ROOT / "tests/cache", "interop-python"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+)
+PYTHON_NDN = CACHE / "venv/bin/python"
 
 # Fetches the last publication, then waits for the next one, then fetches each by its number.
 FOREIGN = """
@@ -129,7 +133,7 @@ class GatewayTest(NodeTest):
         wait_until(has_ended, "the end of the lease")
 
     @unittest.skipUnless(
-        PYTHON_NDN.exists(), "SKIPPED: python-ndn is missing; tests/interop/run installs it"
+        PYTHON_NDN.exists(), "SKIPPED: python-ndn is missing; tests/interop/install does"
     )
     def test_python_ndn_fetches_last_and_numbered_publications(self):
         self.gateway("/room/**")

@@ -1,5 +1,6 @@
 """nw put, cat, peek, poke and ping when packets, keys, files, the network or the router fail."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -358,6 +359,18 @@ class Restarts(FetchTest):
             time.sleep(0.02)
         return new
 
+    def wait_connected(self, process):
+        """Waits until a program has its socket, or has ended."""
+        folder, deadline = Path(f"/proc/{process.pid}/fd"), time.monotonic() + TIMEOUT_S
+        while process.poll() is None:
+            # Descriptors may be closed while they are read.
+            with contextlib.suppress(OSError):
+                links = [os.readlink(path) for path in folder.iterdir()]
+                if any(link.startswith("socket:") for link in links):
+                    return
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
     def test_fetch_during_router_restarts_completes(self):
         far = self.router("far")
         near = self.router(
@@ -376,15 +389,11 @@ class Restarts(FetchTest):
         def fetch():
             for number in contents:
                 target = Path(self.folder) / f"target{len(fetches)}"
-                fetches.append(
-                    (
-                        number,
-                        target,
-                        self.start(
-                            near, "cat", "--json", "--window", "4", f"/u/{number}", "-o", target
-                        ),
-                    )
-                )
+                command = ("cat", "--json", "--window", "4", f"/u/{number}", "-o", target)
+                fetches.append((number, target, self.start(near, *command)))
+            # The router that ends next must have been reached before.
+            for _, _, process in fetches:
+                self.wait_connected(process)
 
         for ending in (signal.SIGTERM, signal.SIGKILL):
             fetch()

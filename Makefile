@@ -8,7 +8,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 # Where cargo builds.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo test docs bench build install uninstall fuzz fuzz-nightly clean
+.PHONY: help demo test test-long docs bench build install uninstall fuzz fuzz-nightly clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -23,9 +23,13 @@ demo: ## a real file through real routers, with figures; three minutes to build 
 	$(CARGO) build --profile demo --locked -p nw-cli
 	@$(TARGET)/demo/nw demo
 
-test: ## every check
+test: ## every check of the first tier, and one part of the second
 	@tools/setup test
 	@tools/check
+
+test-long: ## every part of the second tier: long experiments, attacks, fuzzing; some hours
+	@tools/setup test
+	@tools/check --long
 
 docs: ## the book of guides, reference and decisions: target/book/index.html
 	@docs/build-book

@@ -1,0 +1,9 @@
+"""The checks of this project: which there are (steps), how one is run and counted (tasks), in what
+order (schedule), and what their outcome means (verdict). tools/check is the command."""
+
+import os
+import pathlib
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
+PROFILE = "checks"

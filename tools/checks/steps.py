@@ -1,0 +1,190 @@
+"""Which checks there are: the steps of the first tier, and the parts of the second.
+
+A step is a list of tasks. Tasks of real processes wait most of the time, so several run at once,
+each in a network and a mount namespace of its own; those that measure a rate run alone. A part of
+the second tier is a step that takes up to eight minutes; each run of all checks has one of them.
+"""
+
+import json
+import os
+import subprocess
+
+from . import PROFILE, ROOT, TARGET
+from .tasks import Task
+
+# Compiled alike for programs and tests, so that each crate is compiled once.
+CARGO = ["--profile", PROFILE, "--locked", "--quiet"]
+PROGRAMS = ["cargo", "build", "--workspace", "--bins", *CARGO]
+TESTS = ["cargo", "test", "--workspace", "--no-run", "--lib", "--bins", "--tests", "--examples", *CARGO]
+NW, NW_BENCH = TARGET / PROFILE / "nw", TARGET / PROFILE / "nw-bench"
+
+# Crates whose tests use sockets, namespaces or processes: like the tests of programs, these are
+# repeated if they fail.
+PROCESS_CRATES = {
+    "nw-agent", "nw-balancer", "nw-experiments", "nw-faces", "nw-kernel", "nw-manager", "nw-pubsub-node",
+    "nw-rest-api", "nw-router", "nw-service", "nw-testbed",
+}
+
+# What is fetched from registries, while programs are compiled. The steps behind each say so
+# themselves if it could not be had.
+PREPARATIONS = {
+    "interop": ["tests/interop/install"],
+    "cli": ["tests/venv", "tosca", "tests/cli/validators.txt"],
+    "rest": ["tests/rest/run", "--install"],
+    "page": ["tests/page/run", "--install"],
+    "kubernetes": ["tests/kubernetes/run", "--install"],
+}
+# Steps that use what another one installs.
+USES = {"docs": ["interop"], "net": ["interop"], "pubsub": ["interop"], "overload": ["interop"]}
+
+
+def files(step, alone=(), left_out=()):
+    """A task for each test file of a folder. `alone`: files that measure; `left_out`: files of the
+    second tier."""
+    names = sorted(path.stem for path in (ROOT / "tests" / step).glob("test_*.py"))
+    return [
+        Task(step, f"{step}/{name}", [f"tests/{step}/run", name], is_alone=name in alone)
+        for name in names
+        if name not in left_out
+    ]
+
+
+def one(step, command, **more):
+    """A step of one task."""
+    return [Task(step, step, command.split(), **more)]
+
+
+def cargo(step, command, **more):
+    return one(step, command, is_cargo=True, is_repeatable=False, **more)
+
+
+# The steps of the first tier, in the order of the table.
+STEPS = {
+    "format": lambda: cargo("format", "cargo fmt --all --check"),
+    "clippy": lambda: cargo(
+        "clippy",
+        f"cargo clippy --workspace --all-targets {' '.join(CARGO)} -- -D warnings",
+    ),
+    "unit": lambda: [],  # Known when the tests are compiled: `unit_tasks`.
+    "doctests": lambda: cargo("doctests", f"cargo test --workspace --doc {' '.join(CARGO)}"),
+    "rustdoc": lambda: cargo(
+        "rustdoc",
+        f"cargo doc --workspace --no-deps {' '.join(CARGO)}",
+        environment={"RUSTDOCFLAGS": "-D warnings"},
+    ),
+    "rules": lambda: one("rules", "python3 -m unittest -v tools/checks/test_checks.py", is_repeatable=False),
+    "instructions": lambda: one("instructions", "tests/instructions/run"),
+    "cli": lambda: files("cli", alone=["test_bench", "test_shortages"]),
+    "network": lambda: files(
+        "network", alone=["test_defence", "test_load", "test_scale"], left_out=["test_paper"]
+    ),
+    "package": lambda: files("package"),
+    "rest": lambda: one("rest", "tests/rest/run"),
+    "page": lambda: [
+        *one("page", "tests/page/run --without-frames"),
+        Task(
+            "page",
+            "page/frames",
+            ["tests/page/run", "--only", "frames_per_second"],
+            is_alone=True,
+        ),
+    ],
+    "conformance": lambda: one("conformance", "tests/conformance/run-nw"),
+    "conformance-shards": lambda: one(
+        "conformance-shards",
+        "tests/conformance/run-nw --expect tests/conformance/expect/nw-shards.txt",
+        environment={"NW_SHARDS": "3"},
+    ),
+    "interop": lambda: one("interop", "tests/interop/run"),
+    "image": lambda: files("image"),
+    "kubernetes": lambda: one("kubernetes", "tests/kubernetes/run test_chart"),
+    "net": lambda: [
+        *files(
+            "net",
+            alone=["test_cluster", "test_xdp_shards", "test_reliability"],
+            left_out=["test_paper", "test_bench_xdp"],
+        ),
+        Task("net", "net/test_paper", ["tests/net/run", *PAPER_SHORT]),
+    ],
+    "pubsub": lambda: files("pubsub", alone=["test_local"], left_out=["test_paper"]),
+    "hostile": lambda: one("hostile", "tests/hostile/run --short", is_alone=True),
+    "overload": lambda: files(
+        "overload", alone=["test_attack", "test_bulk", "test_chain", "test_others"]
+    ),
+    "docs": lambda: one("docs", "tests/docs/run --complete"),
+    "develop": lambda: cargo("develop", "tests/develop/run --short"),
+}
+QUICK = ["format", "rules", "clippy", "unit"]
+# Steps that need no program.
+WITHOUT_PROGRAM = {"format", "rules", "clippy", "doctests", "rustdoc", "develop"}
+
+# What the second tier has whole.
+PAPER_SHORT = [
+    f"test_paper.Paper.test_{name}"
+    for name in (
+        "ctrl_c_leaves_nothing",
+        "ordinary_user_is_refused_with_advice",
+        "unknown_figures_are_refused",
+    )
+]
+# The parts of the second tier: name, and commands that run one after the other.
+PARTS = {
+    "attacks": ["tests/hostile/run"],
+    "paper-csr": ["tests/net/run test_paper"],
+    "paper-mundn": ["tests/network/run test_paper"],
+    "paper-blackadder": ["tests/pubsub/run test_paper"],
+    "traffic-xdp": ["tests/net/run test_bench_xdp"],
+    "frames": ["env NW_STRICT=1 tests/page/run --only frames_per_second"],
+    "properties": [f"env -u PROPTEST_RNG_SEED cargo test --workspace --lib --bins --tests {' '.join(CARGO)}"],
+    "develop": ["tests/develop/run"],
+    "fuzz": ["fuzz/run.sh 8"],
+}
+
+
+def part_tasks(name):
+    return [
+        Task(f"long: {name}", f"long: {name}", command.split(), is_alone=True, limit_s=15 * 60)
+        for command in PARTS[name]
+    ]
+
+
+def unit_tasks():
+    """A task for each compiled test program, from cargo's own list. It compiles nothing if TESTS ran
+    before."""
+    command = [*TESTS, "--message-format", "json"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=cargo_environment())
+    if listed.returncode != 0:
+        return []
+    messages = [json.loads(line) for line in listed.stdout.splitlines() if line.startswith("{")]
+    programs = [
+        message
+        for message in messages
+        if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]
+    ]
+    return [unit_task(message) for message in programs]
+
+
+def unit_task(message):
+    folder = os.path.dirname(message["manifest_path"])
+    crate = os.path.basename(message["executable"]).rsplit("-", 1)[0]
+    package = package_of(message)
+    is_library = message["target"]["kind"][0] not in ("test", "example")
+    return Task(
+        "unit",
+        f"unit/{package}" + ("" if is_library else f"/{crate}"),
+        [message["executable"]],
+        folder=folder,
+        environment={"CARGO_MANIFEST_DIR": folder},
+        is_quiet=True,
+        is_repeatable=package in PROCESS_CRATES,
+        names_after="--exact",
+    )
+
+
+def package_of(message):
+    """The name in a package id such as `path+file:///…/crates/name#nw-name@0.1.0`."""
+    return message["package_id"].rsplit("#", 1)[1].split("@")[0]
+
+
+def cargo_environment():
+    return {"CARGO_INCREMENTAL": "0", "CARGO_TERM_COLOR": "never"} | os.environ

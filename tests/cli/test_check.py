@@ -251,7 +251,7 @@ class HostNames(CommandLine):
                 self.assertEqual(completed.returncode, 0, completed.stderr)
 
 
-@unittest.skipIf(os.geteuid() != 0, "SKIPPED: only root can give up rights")
+@unittest.skipIf(os.geteuid() != 0, "only root can give up rights")
 class Privileges(CommandLine):
     def status(self, router):
         lines = Path(f"/proc/{router.process.pid}/status").read_text().splitlines()
@@ -322,7 +322,7 @@ class Privileges(CommandLine):
 
 @unittest.skipIf(
     shutil.which("systemd-analyze") is None,
-    "SKIPPED: systemd-analyze is not here, so units are not judged",
+    "systemd-analyze is not here, so units are not judged",
 )
 class Units(unittest.TestCase):
     def test_units_exposure_level_is_low(self):

@@ -94,7 +94,6 @@ class Packages(CommandLine):
     def test_packages_are_accepted_by_two_validators_and_faults_are_refused(self):
         python = validators()
         if python is None:
-            print("SKIPPED: tosca-parser and puccini can't be installed", file=sys.stderr)
             self.skipTest("tosca-parser and puccini can't be installed")
         for document in sorted(NETWORKS.glob("*.graph")):
             package = self.export(document)

@@ -51,6 +51,11 @@ def arguments():
         type=Path,
         help="ids (with * and ?) that are known to fail, one a line",
     )
+    p.add_argument(
+        "--complete",
+        action="store_true",
+        help="the router claims everything: a case that it does not let run has failed",
+    )
     p.add_argument("--jobs", type=int, default=24, help="cases side by side (24)")
     p.add_argument("--list", action="store_true", help="print the cases and stop")
     p.add_argument(
@@ -90,6 +95,16 @@ def listing(picked, as_json: bool):
             print(f"{c.id}  ({'/'.join(c.on)}){tags}\n    {c.spec}\n    {c.requirement}")
 
 
+def print_skipped(outcomes, out):
+    """Prints a line for each reason; tools/check counts these lines."""
+    by_reason = {}
+    for o in outcomes:
+        if o.verdict == "skipped":
+            by_reason.setdefault(o.reason, []).append(o.id)
+    for reason, ids in by_reason.items():
+        print(f"skipped: {reason} ({len(ids)}: {', '.join(sorted(ids))})", file=out)
+
+
 def main() -> int:
     args = arguments()
     for module in sorted(pkgutil.iter_modules(cases.__path__), key=lambda m: m.name):
@@ -107,6 +122,8 @@ def main() -> int:
     router = kit.Router(args.unix, args.tcp, args.udp, args.pid)
 
     def report(o):
+        if args.complete and o.verdict == "skipped":
+            o.verdict, o.reason = "failed", f"did not run: {o.reason}"
         o.expected = any(
             fnmatch.fnmatchcase(o.id, p) or fnmatch.fnmatchcase(o.case.id, p) for p in patterns
         )
@@ -148,6 +165,7 @@ def main() -> int:
     known = sum(o.verdict == "failed" and o.expected for o in outcomes)
     skipped = sum(o.verdict == "skipped" for o in outcomes)
     out = sys.stderr if args.json else sys.stdout
+    print_skipped(outcomes, out)
     if known:
         print(f"{known} failed as expected", file=out)
     print(

@@ -610,7 +610,9 @@ def main():
     )
     parser.add_argument("--in-namespace", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    skipped = 0
     if not options.in_namespace and not enter_namespace():
+        skipped = 1
         print("skipped: attacks by Ethernet, which need root, unshare and ip")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     seed = options.seed if options.seed is not None else random.randrange(1 << 32)
@@ -635,7 +637,7 @@ def main():
     if options.json:
         with open(options.json, "w") as f:
             json.dump(trial.rows, f, indent=1)
-    print(f"{len(trial.rows) + len(failures) - failed} passed, {failed} failed")
+    print(f"{len(trial.rows) + len(failures) - failed} passed, {failed} failed, {skipped} skipped")
     if failed:
         print(f"repeat with --seed {seed}; log: {trial.router.scratch}/log", file=sys.stderr)
         raise SystemExit(1)

@@ -317,7 +317,7 @@ def main():
             shutil.rmtree(run.router.scratch)
         else:
             print(f"       log: {run.router.scratch}/log", file=sys.stderr)
-    print(f"{tried - failed} passed, {failed} failed")
+    print(f"{tried - failed} passed, {failed} failed, 0 skipped")
     raise SystemExit(failed > 0)
 
 

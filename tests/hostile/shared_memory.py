@@ -286,7 +286,7 @@ def main():
     failures += [f"a process ended with {code}" for code in codes if code != 0]
     for failure in failures:
         print(f"FAILED {failure}")
-    print(f"{tried - min(tried, len(failures))} passed, {len(failures)} failed")
+    print(f"{tried - min(tried, len(failures))} passed, {len(failures)} failed, 0 skipped")
     if failures:
         print(
             f"repeat with: tests/hostile/shared_memory.py {seed}; logs: {service.folder}",

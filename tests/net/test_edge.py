@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import unittest
 
 import ndnd
@@ -154,6 +153,4 @@ class Edge(Routing):
 del Routing
 
 if __name__ == "__main__":
-    if SKIP_REASON:
-        print(f"SKIPPED: {SKIP_REASON}", file=sys.stderr)
     unittest.main()

@@ -4,7 +4,6 @@ import contextlib
 import os
 import socket
 import subprocess
-import sys
 import threading
 import unittest
 
@@ -125,7 +124,7 @@ class Refused(NetworkTest):
 
     def test_directory_without_rights_is_reported(self):
         if os.geteuid() != 0:
-            self.skip("only root can run as another user")
+            self.skipTest("only root can run as another user")
         os.chmod(self.folder, 0o755)
         closed = self.folder / "closed"
         closed.mkdir(mode=0o700)
@@ -142,7 +141,7 @@ class Refused(NetworkTest):
                 check=False,
             )
         except PermissionError:
-            self.skip(f"only root may run {NW}")
+            self.skipTest(f"only root may run {NW}")
         self.assertEqual(completed.returncode, 1, completed.stderr)
         self.assertIn("can't make", completed.stderr)
         self.assertIn("choose another --directory", completed.stderr)
@@ -156,7 +155,7 @@ class Refused(NetworkTest):
             check=False,
         )
         if mounted.returncode != 0:
-            self.skip("only root can mount a small file system")
+            self.skipTest("only root can mount a small file system")
         self.addCleanup(subprocess.run, ["umount", "-l", str(disk)], check=False)
         self.producer()
         manager = self.up(self.file(), "--directory", disk, wait=False)
@@ -208,10 +207,6 @@ class Refused(NetworkTest):
         consumer.wait_answered(100)
         self.check_lossless(consumer.finish())
         self.assertIsNone(manager.poll())
-
-    def skip(self, reason):
-        print(f"SKIPPED: {reason}", file=sys.stderr)
-        self.skipTest(reason)
 
 
 if __name__ == "__main__":

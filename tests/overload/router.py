@@ -6,7 +6,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
@@ -30,7 +29,6 @@ def nw(*arguments, **options):
 
 
 def skip(reason):
-    print(f"SKIPPED: {reason}", file=sys.stderr)
     raise unittest.SkipTest(reason)
 
 

@@ -1,12 +1,13 @@
 // One line for each test, and a summary that tools/check counts.
 export default async function* report(source) {
-  let [passed, failed] = [0, 0];
+  let [passed, failed, skipped] = [0, 0, 0];
   for await (const { type, data } of source) {
     if (type === 'test:stderr' || type === 'test:stdout') yield data.message;
     if (type !== 'test:pass' && type !== 'test:fail') continue;
     // A file is a test of its own: only what is inside counts.
     if (data.details.type === 'suite' || data.name.endsWith('.mjs')) continue;
     if (data.skip !== undefined) {
+      skipped += 1;
       yield `skipped: ${data.name}: ${data.skip}\n`;
     } else if (type === 'test:pass') {
       passed += 1;
@@ -17,5 +18,5 @@ export default async function* report(source) {
       yield `FAILED ${data.name}\n${error.cause?.stack ?? error.cause ?? error.stack ?? error}\n`;
     }
   }
-  yield `${passed} passed, ${failed} failed\n`;
+  yield `${passed} passed, ${failed} failed, ${skipped} skipped\n`;
 }

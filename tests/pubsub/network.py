@@ -25,7 +25,7 @@ def can_make_namespaces():
     return made.returncode == 0
 
 
-@unittest.skipUnless(can_make_namespaces(), "SKIPPED: network namespaces need root and ip")
+@unittest.skipUnless(can_make_namespaces(), "network namespaces need root and ip")
 class NetworkTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

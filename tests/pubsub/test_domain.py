@@ -456,7 +456,7 @@ class DomainTest(network.NetworkTest):
         wait_until(has_decided, "programs of three interfaces")
         log = self.nodes[1].log()
         if refused in log:
-            self.skipTest("SKIPPED: this kernel or user may not use XDP: " + log)
+            self.skipTest("this kernel or user may not use XDP: " + log)
         near, far = self.subscriber(2, "/k/**"), self.subscriber(3, "/k/b")
         publisher = self.publisher(0)
         content = os.urandom(100_000)

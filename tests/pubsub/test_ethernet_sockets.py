@@ -32,7 +32,7 @@ class EthernetSocketsTest(network.NetworkTest):
             wait_until(has_decided, "sockets of all interfaces")
             log = node.log()
             if not all(self.links(node).values()):
-                self.skipTest("SKIPPED: this kernel or user may not use XDP: " + log)
+                self.skipTest("this kernel or user may not use XDP: " + log)
 
     @staticmethod
     def links(node):

@@ -419,7 +419,7 @@ class RuleTest(NodeTest):
         trace = self.node.run("pubsub", "trace", "/secret/x", "--json").stdout
         self.assertEqual(json.loads(trace)["rule"], 1)
 
-    @unittest.skipIf(os.getuid() != 0, "SKIPPED: changing the user needs root")
+    @unittest.skipIf(os.getuid() != 0, "changing the user needs root")
     def test_rule_for_a_user_lets_that_user_subscribe(self):
         os.chmod(self.folder, 0o755)
         with Publisher(self.node.path) as publisher:

@@ -377,7 +377,9 @@ class Links(ClusterTest):
         except Failed as failure:
             if "Unknown device type" not in str(failure):
                 raise
-            self.skipTest("this kernel has no VLANs")
+            # User-mode Linux, which has them, has no types of its structures (BTF), which the
+            # balancer's program needs. crates/kernel/tests/balancer_vlan.rs sends tagged frames.
+            self.skipTest("members in a VLAN need a kernel with 802.1Q")
         by_member, _ = self.exchange(cluster)
         self.assertTrue(all(by_member.values()), by_member)
 

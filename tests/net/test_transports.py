@@ -328,7 +328,7 @@ class Transports(unittest.TestCase):
             ).returncode
             != 0
         ):
-            self.skipTest("this kernel has no VLANs")
+            self.skipTest("this kernel has no VLANs (802.1Q): run by tests/vm/vlan")
         ip("-n", self.b.netns, "link", "set", "vb.100", "up")
         self.a.start("[faces.ethernet]\nmulticast = true\nvlan = 100\n")
         # The system's VLAN interface removes and adds the tag.

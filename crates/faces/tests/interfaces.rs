@@ -266,7 +266,7 @@ fn ethernet_peers_get_faces() {
 fn vlan_frames_are_exchanged() {
     let Some(mut cable) = Cable::new() else { return };
     if !ip(&format!("-n {} link add link vb name vb.7 type vlan id 7", cable.b.netns)) {
-        return skip("this kernel has no VLAN interfaces (802.1Q)");
+        return skip("this kernel has no VLANs (802.1Q): run by tests/vm/vlan");
     }
     assert!(ip(&format!("-n {} link set vb.7 up", cable.b.netns)));
     let tagged = EtherPolicy { multicast: true, vlan: 7, ..EtherPolicy::default() };

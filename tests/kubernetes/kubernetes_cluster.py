@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest
 
 import programs
 from certificates import Authority
@@ -50,17 +51,38 @@ int main(void) { signal(SIGTERM, end); signal(SIGINT, end); signal(SIGCHLD, reap
 START_TIMEOUT_S = 120
 
 
+def is_asked_for():
+    """Whether the caller wants a cluster: then tests that can't run have failed."""
+    return bool(os.environ.get("NW_KUBERNETES") or os.environ.get("NW_KUBERNETES_NAME"))
+
+
+def need(reason):
+    """Without a reason, nothing. With one, why a class of tests can't run: it is skipped, or fails
+    if a cluster was asked for."""
+    if reason and is_asked_for():
+        raise AssertionError(reason)
+    if reason:
+        raise unittest.SkipTest(reason)
+
+
 def missing():
     """Returns why no cluster can be started here, or None."""
-    if not (os.environ.get("NW_KUBERNETES") or os.environ.get("NW_KUBERNETES_NAME")):
+    if not is_asked_for():
         return "a Kubernetes cluster takes two minutes: NW_KUBERNETES=run runs its tests"
-    if os.geteuid() != 0:
-        return "a Kubernetes cluster needs root"
+    if reason := missing_on_machine():
+        return reason
     if programs.kubernetes() is None:
         return (
             "Kubernetes is not built here: run tests/kubernetes/cluster build, or set "
             "NW_KUBERNETES=build"
         )
+    return None
+
+
+def missing_on_machine():
+    """Returns what a cluster needs of the machine and does not find, or None."""
+    if os.geteuid() != 0:
+        return "a Kubernetes cluster needs root"
     absent = absent_packages()
     if absent:
         return f"not found: apt-get install {' '.join(absent)}"

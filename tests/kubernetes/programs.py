@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -56,8 +57,10 @@ def helm():
     return shutil.which("helm")
 
 
-def build(say=print):
-    """Builds what is missing. One process builds at a time; a second one waits for it."""
+def build(say=print, seconds=None):
+    """Builds what is missing, and returns whether all is built within the given time. What was
+    compiled until then is kept by Go. One process builds at a time; a second one waits for it."""
+    deadline = None if seconds is None else time.monotonic() + seconds
     if shutil.which("go") is None:
         sys.exit("tests/kubernetes needs Go to build the cluster: install Go 1.24 or later.")
     major, minor = KUBERNETES_VERSION.split(".")[:2]
@@ -68,7 +71,8 @@ def build(say=print):
         f"-X k8s.io/client-go/pkg/version.gitVersion=v{KUBERNETES_VERSION}"
     )
     targets = [(name, f"k8s.io/kubernetes/cmd/{name}") for name in KUBERNETES]
-    _build("kubernetes", KUBERNETES_VERSION, targets, flags, say)
+    if not _build("kubernetes", KUBERNETES_VERSION, targets, flags, say, deadline):
+        return False
     # The version for which Helm renders without a cluster.
     package = "helm.sh/helm/v3/pkg"
     flags = "-s -w " + " ".join(
@@ -76,30 +80,42 @@ def build(say=print):
         for part in ("chartutil", "lint/rules")
     )
     flags += f" -X helm.sh/helm/v3/internal/version.version=v{HELM_VERSION}"
-    _build("helm", HELM_VERSION, [("helm", "helm.sh/helm/v3/cmd/helm")], flags, say)
+    targets = [("helm", "helm.sh/helm/v3/cmd/helm")]
+    return _build("helm", HELM_VERSION, targets, flags, say, deadline)
 
 
-def _build(module, release, targets, flags, say):
+def _build(module, release, targets, flags, say, deadline):
     target = folder(module, release)
     target.mkdir(parents=True, exist_ok=True)
     with open(target.parent / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (target / "done").exists():
-            return
+            return True
         for name, package in targets:
             if (target / name).exists():
                 continue
             started = time.monotonic()
             partial = target / f".{name}.partial"
             command = ["go", "build", "-p", "2", "-trimpath", "-ldflags", flags]
-            done = subprocess.run(
+            building = subprocess.Popen(
                 [*command, "-o", str(partial), package],
-                check=False,
                 cwd=MODULES / module,
                 env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"},
+                start_new_session=True,
             )
-            if done.returncode != 0:
+            try:
+                left = None if deadline is None else max(deadline - time.monotonic(), 0)
+                status = building.wait(left)
+            except BaseException as reason:
+                # With the compilers that it has started.
+                os.killpg(building.pid, signal.SIGKILL)
+                building.wait()
+                if isinstance(reason, subprocess.TimeoutExpired):
+                    return False
+                raise
+            if status != 0:
                 sys.exit(f"{name} {release} can't be built; the lines above say why.")
             partial.rename(target / name)
             say(f"built {name} {release} in {time.monotonic() - started:.0f} s")
         (target / "done").touch()
+        return True

@@ -39,12 +39,10 @@ class SiteTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        reason = kubernetes_cluster.missing()
-        if reason:
-            raise unittest.SkipTest(reason)
+        kubernetes_cluster.need(kubernetes_cluster.missing())
         cls.cluster = Cluster(RUNNING or f"test-{os.getpid()}")
         if RUNNING and len(cls.cluster.nodes) < cls.NODES:
-            raise unittest.SkipTest(f"the cluster {RUNNING} has fewer than {cls.NODES} nodes")
+            kubernetes_cluster.need(f"the cluster {RUNNING} has fewer than {cls.NODES} nodes")
         if not RUNNING:
             cls.addClassCleanup(cls.cluster.down)
             cls.cluster.up(cls.NODES)

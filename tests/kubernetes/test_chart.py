@@ -10,6 +10,7 @@ import tempfile
 import tomllib
 import unittest
 
+import kubernetes_cluster
 import kubernetes_validate
 import programs
 import yaml
@@ -42,7 +43,7 @@ class Helm(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         if programs.helm() is None:
-            raise unittest.SkipTest(
+            kubernetes_cluster.need(
                 "Helm is not built here: run tests/kubernetes/cluster build, or set "
                 "NW_KUBERNETES=build"
             )

@@ -100,9 +100,7 @@ class NetworkTest(SiteTest):
 
     @classmethod
     def setUpClass(cls):
-        reason = kubernetes_cluster.missing() or missing()
-        if reason:
-            raise unittest.SkipTest(reason)
+        kubernetes_cluster.need(kubernetes_cluster.missing() or missing())
         super().setUpClass()
         level = f"pod-security.kubernetes.io/enforce={cls.LEVEL}"
         cls.kubectl("label", "namespace", cls.NAMESPACE, level)

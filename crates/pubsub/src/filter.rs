@@ -127,9 +127,30 @@ mod tests {
         assert_eq!(scheme.link_id(0, SINGLE_BIT_TABLE + 1), None);
     }
 
+    fn bits(bits: &[u8]) -> Fid {
+        bits.iter().fold(Fid::EMPTY, |filter, bit| filter.union(Fid::of_bit(*bit)))
+    }
+
+    /// Forwarders drop a filter above the limit, however few false positives it has.
+    #[test]
+    fn choice_takes_fuller_filters_than_allowed_last() {
+        let lowest = |count: u32| bits(&(0..count as u8).collect::<Vec<_>>());
+        let nearby = [bits(&[0, 1]); CANDIDATES];
+        let mut filters = [lowest(FILL_BITS_MAX); CANDIDATES];
+        // Without false positives, but one bit too many.
+        let highest = |count: u32| bits(&(0..count as u8).map(|at| 255 - at).collect::<Vec<_>>());
+        filters[2] = highest(FILL_BITS_MAX + 1);
+        assert_eq!(choose(&filters, Criterion::Fpr, &[&nearby]), 0);
+        filters[2] = highest(FILL_BITS_MAX);
+        assert_eq!(choose(&filters, Criterion::Fpr, &[&nearby]), 2);
+        // All are too full: the best of them is still an answer.
+        filters = [lowest(FILL_BITS_MAX + 2); CANDIDATES];
+        filters[4] = lowest(FILL_BITS_MAX + 1);
+        assert_eq!(choose(&filters, Criterion::Fpr, &[&nearby]), 4);
+    }
+
     #[test]
     fn choice_prefers_few_false_positives_then_few_bits() {
-        let bits = |bits: &[u8]| bits.iter().fold(Fid::EMPTY, |f, bit| f.union(Fid::of_bit(*bit)));
         let mut filters = [bits(&[0, 1, 2, 3]); CANDIDATES];
         filters[3] = bits(&[0, 1]);
         let nearby = [bits(&[0, 1]); CANDIDATES];

@@ -303,6 +303,21 @@ mod tests {
         assert_eq!(Sequencer::default().next_number(), 1);
     }
 
+    /// One publication before the expected one is the shortest gap; none before it is no gap.
+    #[test]
+    fn earlier_start_is_missing_down_to_its_first() {
+        for (first, missing) in [(5, 0), (6, 0), (4, 1), (1, 4)] {
+            let mut detector = GapDetector::expecting(POLICY, 5);
+            detector.start_earlier(first, 5, at(0));
+            assert_eq!(detector.missing(), missing, "from {first}");
+            let wanted = (missing > 0).then_some(Gap { first, last: 4 });
+            assert_eq!(detector.take_due(at(2)), wanted, "from {first}");
+            assert_eq!((10..40).find_map(|ms| detector.take_due(at(ms))), wanted, "from {first}");
+            detector.give_up(u64::MAX);
+            assert_eq!(detector.take_lost(), missing as u64, "from {first}");
+        }
+    }
+
     proptest! {
         /// Packets are lost, delayed and repeated at random; the sum is exact at the end.
         #[test]

@@ -44,3 +44,57 @@ impl Replies {
         self.by_client.remove(&client);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENTS_MAX: usize = 3;
+
+    fn label(client: usize) -> Label {
+        Label::from_number(client as u64)
+    }
+
+    #[test]
+    fn full_table_remembers_known_clients_only() {
+        let mut replies = Replies::new(CLIENTS_MAX);
+        for client in 0..100 {
+            replies.insert(label(client), 1, ReturnCode::Exists);
+        }
+        assert_eq!(replies.by_client.len(), CLIENTS_MAX);
+        assert_eq!(replies.find(label(2), 1), Some(ReturnCode::Exists));
+        assert_eq!(replies.find(label(3), 1), None);
+        // A client that is known still gets its next reply remembered.
+        replies.insert(label(2), 2, ReturnCode::NotMember);
+        assert_eq!(replies.find(label(2), 2), Some(ReturnCode::NotMember));
+        // The place of a client that left is free for another.
+        replies.remove(label(0));
+        assert_eq!(replies.find(label(0), 1), None);
+        replies.insert(label(3), 1, ReturnCode::Success);
+        assert_eq!(replies.find(label(3), 1), Some(ReturnCode::Success));
+        replies.insert(label(4), 1, ReturnCode::Success);
+        assert_eq!(replies.by_client.len(), CLIENTS_MAX);
+    }
+
+    #[test]
+    fn full_list_of_a_client_forgets_its_oldest_reply() {
+        let mut replies = Replies::new(CLIENTS_MAX);
+        for number in 1..=REPLIES_MAX as u32 {
+            replies.insert(label(0), number, ReturnCode::Success);
+        }
+        assert_eq!(replies.find(label(0), 1), Some(ReturnCode::Success));
+        for number in 1..=1000 {
+            replies.insert(label(0), REPLIES_MAX as u32 + number, ReturnCode::Success);
+            assert_eq!(replies.by_client[&label(0)].len(), REPLIES_MAX);
+            assert_eq!(replies.find(label(0), number), None);
+            assert_eq!(replies.find(label(0), number + 1), Some(ReturnCode::Success));
+        }
+    }
+
+    #[test]
+    fn request_without_number_is_not_remembered() {
+        let mut replies = Replies::new(CLIENTS_MAX);
+        replies.insert(label(0), 0, ReturnCode::Success);
+        assert_eq!((replies.find(label(0), 0), replies.by_client.len()), (None, 0));
+    }
+}

@@ -147,6 +147,32 @@ fn rate_control_fills_the_link_and_follows_its_changes() {
     }
 }
 
+/// What makes the far queue long is not asked for: twice as much in the second interval with a mark,
+/// and at most a fifth of an interval.
+#[test]
+fn rate_control_drains_the_far_queue_after_marks() {
+    // Milliseconds without credit after each of three intervals with a mark in a row.
+    for (bytes_per_s, pauses) in [(1.25e7, [4, 8, 10]), (1e6, [10, 10, 10]), (1e9, [4, 8, 10])] {
+        let mut control = RateControl::with_rate(Timestamp::START, bytes_per_s);
+        let mut total = Duration::ZERO;
+        for (at, pause) in pauses.into_iter().enumerate() {
+            let now = Timestamp::from_millis(50 * (at as u64 + 1));
+            control.on_data(now, (bytes_per_s * 0.05) as usize, true, true);
+            total += Duration::from_millis(pause);
+            let credit_at = control.credit_at().since(Timestamp::START);
+            let error = credit_at.abs_diff(total);
+            assert!(error < Duration::from_micros(1), "{credit_at:?} at {bytes_per_s}");
+        }
+        // An interval without a mark needs no pause, and the next one with a mark the shortest.
+        control.on_data(Timestamp::from_millis(200), (bytes_per_s * 0.05) as usize, true, false);
+        assert!(control.credit_at() <= Timestamp::START + total);
+        control.on_data(Timestamp::from_millis(250), (bytes_per_s * 0.05) as usize, true, true);
+        total += Duration::from_millis(pauses[0]);
+        let error = control.credit_at().since(Timestamp::START).abs_diff(total);
+        assert!(error < Duration::from_millis(1), "{error:?} at {bytes_per_s}");
+    }
+}
+
 #[test]
 fn flow_without_answers_costs_little() {
     let now = Timestamp::from_millis(1);

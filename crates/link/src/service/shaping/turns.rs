@@ -106,3 +106,74 @@ impl<Q: Queue> Turns<Q> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Interests that wait, each at a cost of a ninth of a quantum.
+    struct Waiting {
+        name: char,
+        interests: u32,
+    }
+
+    const COST: f64 = QUANTUM / 9.0;
+
+    impl Queue for Waiting {
+        fn next_cost(&mut self) -> Option<f64> {
+            (self.interests > 0).then_some(COST)
+        }
+    }
+
+    fn serve(turns: &mut Turns<Waiting>, count: usize) -> String {
+        let mut served = String::new();
+        for _ in 0..count {
+            let Some((queue, cost)) = turns.next(|_| {}) else { break };
+            queue.interests -= 1;
+            served.push(queue.name);
+            turns.on_served(cost);
+        }
+        served
+    }
+
+    fn set(turns: &mut Turns<Waiting>, name: char, interests: u32) {
+        let queue = turns.iter_mut().find(|queue| queue.name == name);
+        queue.expect("a queue with a place").interests = interests;
+    }
+
+    #[test]
+    fn queue_that_was_emptied_has_one_quantum_next() {
+        let mut turns = Turns::default();
+        turns.push_last(Waiting { name: 'a', interests: 1 });
+        turns.push_last(Waiting { name: 'b', interests: 100 });
+        assert_eq!(serve(&mut turns, 10), "abbbbbbbbb");
+        set(&mut turns, 'a', 100);
+        assert_eq!(serve(&mut turns, 27), "aaaaaaaaabbbbbbbbbaaaaaaaaa", "nothing was saved up");
+    }
+
+    #[test]
+    fn queue_that_is_empty_in_its_turn_loses_its_place() {
+        let mut turns = Turns::default();
+        turns.push_last(Waiting { name: 'a', interests: 1 });
+        turns.push_last(Waiting { name: 'b', interests: 100 });
+        assert_eq!(serve(&mut turns, 10), "abbbbbbbbb");
+        let mut passed = Vec::new();
+        let next = turns.next(|queue| passed.push(queue.name)).map(|(queue, _)| queue.name);
+        assert_eq!((next, passed), (Some('b'), vec!['a']));
+        assert_eq!(turns.iter().count(), 1);
+    }
+
+    #[test]
+    fn queues_that_returned_are_served_first_in_their_order() {
+        let mut turns = Turns::default();
+        turns.push_last(Waiting { name: 'a', interests: 100 });
+        turns.push_returned(Waiting { name: 'b', interests: 1 });
+        turns.push_returned(Waiting { name: 'c', interests: 20 });
+        assert_eq!(serve(&mut turns, 11), "bccccccccca");
+        // Behind one of them that is not served yet, and before those whose turn is later.
+        turns.push_returned(Waiting { name: 'd', interests: 1 });
+        turns.push_returned(Waiting { name: 'e', interests: 1 });
+        turns.push_last(Waiting { name: 'f', interests: 1 });
+        assert_eq!(serve(&mut turns, 3), "dea");
+    }
+}

@@ -470,3 +470,6 @@ fn prefixes(names: &[&String]) -> Vec<String> {
     let unique: BTreeSet<&str> = sorted.iter().take(ERASE_MAX).map(|(prefix, _)| *prefix).collect();
     unique.into_iter().map(str::to_owned).collect()
 }
+
+#[cfg(test)]
+mod tests;

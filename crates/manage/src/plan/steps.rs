@@ -656,3 +656,46 @@ fn take_routes(graph: &mut Graph, wanted: &Graph, takes: impl Fn(&str) -> bool) 
     }
     set_routes(graph, &routes);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observed::{InstanceState, ObservedInstance};
+
+    fn observed(state: InstanceState, graph: Option<&str>) -> Observed {
+        let id = InstanceId { name: "br~1".to_owned(), host: "a".to_owned() };
+        let graph = graph.map(str::to_owned);
+        let instance = ObservedInstance {
+            id,
+            state,
+            graph,
+            faces: vec![],
+            pending: 0,
+            is_changing: false,
+            cached_packets: 0,
+            imported_packets: 0,
+        };
+        Observed { instances: vec![instance] }
+    }
+
+    /// A plan that a person has agreed to is carried out only in the world that it was made for.
+    #[test]
+    fn plan_id_changes_with_state_and_graph_of_instances() {
+        use InstanceState::{Draining, Ended, Running, Starting};
+        let target = Target::default();
+        let mut worlds = vec![Observed::default()];
+        for state in [Starting, Running, Draining, Ended] {
+            for graph in [None, Some("cs = content_store"), Some("br = backward_router")] {
+                worlds.push(observed(state, graph));
+            }
+        }
+        let other_host = |mut world: Observed| {
+            world.instances[0].id.host = "b".to_owned();
+            world
+        };
+        worlds.push(other_host(observed(Running, None)));
+        let ids: BTreeSet<String> = worlds.iter().map(|world| id(&target, world)).collect();
+        assert_eq!(ids.len(), worlds.len(), "two of these worlds have the same id");
+        assert_eq!(id(&target, &worlds[1]), id(&target, &worlds[1].clone()));
+    }
+}

@@ -1,7 +1,7 @@
 //! The link service and its shaper: when a face gets one, and what it does to packets.
 
 use super::marking::QueueState;
-use super::shaping::{Admission, InterestShaper, MarkAction};
+use super::shaping::{Admission, InterestShaper, MarkAction, RELEASE_MAX};
 use super::{LinkService, Source};
 use crate::counters::DropRecorder;
 use crate::outbox::Outbox;
@@ -90,7 +90,7 @@ impl LinkService {
         outbox: &mut Outbox,
         drops: &mut DropRecorder<'_>,
     ) {
-        for _ in 0..InterestShaper::release_max() {
+        for _ in 0..RELEASE_MAX {
             let Some(shaper) = &mut self.shaper else { return };
             let before = shaper.expired();
             let released = shaper.release(now);

@@ -35,7 +35,7 @@ const SOJOURN_TARGET: Duration = Duration::from_millis(20);
 /// Time without a mark and without a waiting Interest after which a face needs no shaper.
 const IDLE_TIME: Duration = Duration::from_secs(2);
 /// Interests sent in one call: the rest follow in the next iteration of the loop.
-const RELEASE_MAX: usize = 64;
+pub(super) const RELEASE_MAX: usize = 64;
 /// Shortest time between two timers: at high rates several Interests are sent together.
 const RELEASE_INTERVAL: Duration = Duration::from_micros(250);
 
@@ -189,11 +189,6 @@ impl InterestShaper {
     pub(super) fn is_over(&self, now: Timestamp) -> bool {
         let is_idle = now.since(self.active_at) >= IDLE_TIME;
         self.queues.is_empty() && (is_idle || self.rate.has_learned_nothing(now))
-    }
-
-    /// Returns the number of Interests that may be released in one call.
-    pub(super) const fn release_max() -> usize {
-        RELEASE_MAX
     }
 
     /// Returns the rate of Data that may be requested, bytes per second. `None` while it is being

@@ -80,11 +80,11 @@ class Schedule:
         workers = [threading.Thread(target=self._work, daemon=True) for _ in range(WORKERS)]
         for worker in workers:
             worker.start()
-        is_compiled = self._compile_tests(later)
+        is_compiled = self._compile_tests()
         release.join()
         if is_compiled:
             self._pool.add(later)
-            self._pool.add(steps.unit_tasks() if "unit" in self._names else [])
+            self._pool.add(steps.compiled_tasks(self._names))
         self._pool.close()
         for task in self.tasks:
             if task.is_cargo:
@@ -155,8 +155,8 @@ class Schedule:
         """Whether the caller has chosen a program."""
         return self.environment["NW_BIN"] != str(steps.NW)
 
-    def _compile_tests(self, later):
-        if "unit" not in self._names and not later:
+    def _compile_tests(self):
+        if not steps.WITH_TESTS & set(self._names):
             return False
         return self.do(Task("tests", "tests", steps.TESTS, is_cargo=True, is_repeatable=False)).is_ok
 

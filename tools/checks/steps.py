@@ -65,7 +65,9 @@ STEPS = {
         "clippy",
         f"cargo clippy --workspace --all-targets {' '.join(CARGO)} -- -D warnings",
     ),
-    "unit": lambda: [],  # Known when the tests are compiled: `unit_tasks`.
+    # Known when the tests are compiled: `compiled_tasks`.
+    "unit": lambda: [],
+    "vlan": lambda: [],
     "doctests": lambda: cargo("doctests", f"cargo test --workspace --doc {' '.join(CARGO)}"),
     "rustdoc": lambda: cargo(
         "rustdoc",
@@ -116,6 +118,8 @@ STEPS = {
 }
 QUICK = ["format", "rules", "clippy", "unit"]
 # Steps that need no program.
+# Steps that need the compiled tests.
+WITH_TESTS = {"unit", "vlan", "docs"}
 WITHOUT_PROGRAM = {"format", "rules", "clippy", "doctests", "rustdoc", "develop"}
 
 # What the second tier has whole.
@@ -148,20 +152,29 @@ def part_tasks(name):
     ]
 
 
-def unit_tasks():
-    """A task for each compiled test program, from cargo's own list. It compiles nothing if TESTS ran
-    before."""
+def test_programs():
+    """What cargo says of each compiled test program. It compiles nothing if TESTS ran before."""
     command = [*TESTS, "--message-format", "json"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=cargo_environment())
     if listed.returncode != 0:
         return []
     messages = [json.loads(line) for line in listed.stdout.splitlines() if line.startswith("{")]
-    programs = [
+    return [
         message
         for message in messages
         if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]
     ]
-    return [unit_task(message) for message in programs]
+
+
+def compiled_tasks(names):
+    """The tasks of these steps that run compiled test programs."""
+    programs = test_programs() if WITH_TESTS & set(names) else []
+    faces = [message["executable"] for message in programs if package_of(message) == "nw-faces"]
+    vlan = Task("vlan", "vlan", ["tests/vm/vlan", *faces], is_repeatable=False)
+    return [
+        *([unit_task(message) for message in programs] if "unit" in names else []),
+        *([vlan] if "vlan" in names and faces else []),
+    ]
 
 
 def unit_task(message):

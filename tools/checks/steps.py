@@ -141,7 +141,9 @@ PARTS = {
     "frames": ["env NW_STRICT=1 tests/page/run --only frames_per_second"],
     "properties": [f"env -u PROPTEST_RNG_SEED cargo test --workspace --lib --bins --tests {' '.join(CARGO)}"],
     "develop": ["tests/develop/run"],
-    "fuzz": ["fuzz/run.sh 8"],
+    "fuzz-1": ["fuzz/run.sh 15 --part 1/3"],
+    "fuzz-2": ["fuzz/run.sh 15 --part 2/3"],
+    "fuzz-3": ["fuzz/run.sh 15 --part 3/3"],
 }
 
 

@@ -17,6 +17,7 @@ from test_service import Services
 
 CONTENT_BYTES = 400_000
 SEGMENTS = CONTENT_BYTES // 8000
+PUBLICATIONS = Path(__file__).resolve().parents[2] / "examples/graphs/publications.graph"
 
 
 class ServiceControl(Services):
@@ -642,3 +643,47 @@ class Events(ServiceControl):
         self.request("cs", "GET /v1/service")
         streams[0].close()
         self.until(lambda: "200" in self.stream().head[0], "its place is free again")
+
+
+def publication(links, hop_limit):
+    """A publication for the links with these numbers, in the table of single bits."""
+    fid = sum(1 << link for link in links).to_bytes(32, "little")
+    value = bytes([1, 0, 0, hop_limit, 0, 8, 1, 0]) + fid + bytes([1]) + b"sensors1" + b"21.5"
+    return bytes([176, len(value)]) + value
+
+
+class Publications(ServiceControl):
+    def neighbour(self):
+        """Returns the socket of a node beside the service, and its address in a graph."""
+        neighbour = self.enterContext(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        neighbour.bind(("127.0.0.1", 0))
+        neighbour.settimeout(TIMEOUT_S)
+        return neighbour, "udp4://{}:{}".format(*neighbour.getsockname())
+
+    def test_service_forwards_publications_by_the_links_they_name(self):
+        text = PUBLICATIONS.read_text().replace("/tmp/nw-publications.sock", str(self.near))
+        addresses = ("udp4://192.0.2.1:6363", "udp4://192.0.2.2:6363")
+        sockets = []
+        for address in (*addresses, "unix:///tmp/nw-subscribers.sock"):
+            neighbour, own = self.neighbour()
+            sockets.append(neighbour)
+            text = text.replace(address, own)
+        west, east, here = sockets
+        path = Path(self.folder) / "lipsin.graph"
+        path.write_text(text)
+        self.service("lipsin", "--graph", path)
+        uri = next(link["local"] for link in self.links("lipsin") if link["name"] == "west")
+        service = ("127.0.0.1", int(uri.rpartition(":")[2]))
+        # From the west to the east and to this node, with one hop less.
+        west.sendto(publication([0, 3], 9), service)
+        self.assertEqual(east.recv(9000), publication([0, 3], 8))
+        self.assertEqual(here.recv(9000), publication([0, 3], 8))
+        # From the east to the west, not back and not to this node.
+        east.sendto(publication([1, 3], 9), service)
+        self.assertEqual(west.recv(9000), publication([1, 3], 8))
+        # What names no link of this node goes nowhere.
+        west.sendto(publication([9], 9), service)
+        received = lambda: self.packets("lipsin")["lipsin", "in", "packet"]  # noqa: E731
+        self.assertTrue(until(lambda: received() == 3), self.log_text("lipsin"))
+        sent = self.packets("lipsin")
+        self.assertEqual((sent["lipsin", "out", "network"], sent["lipsin", "out", "local"]), (2, 1))

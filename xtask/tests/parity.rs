@@ -223,3 +223,68 @@ fn wrong_name_of_a_test_is_found() {
         assert!(fault(word, &tests).is_some(), "{word}");
     }
 }
+
+/// Returns whether a word is a path as documents write them, and no placeholder such as
+/// `tests/NAME.rs`.
+fn is_path(word: &str) -> bool {
+    let parts: Vec<&str> = word.trim_end_matches('/').split('/').collect();
+    let is_part = |part: &&str| {
+        let is_placeholder = part.split('.').next().is_some_and(|stem| {
+            stem.len() > 1 && stem.chars().all(|letter| letter.is_ascii_uppercase())
+        });
+        let known = ["README", "ARCHITECTURE", "CONTRIBUTING", "CHANGELOG", "SUMMARY"];
+        let is_known = known.iter().any(|stem| part.starts_with(stem));
+        let has_letters = part
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || ['.', '_', '-', '@'].contains(&letter));
+        !part.is_empty() && has_letters && (is_known || !is_placeholder)
+    };
+    parts.len() > 1 && parts.iter().all(|part| is_part(&part))
+}
+
+/// The paths between back quotes in a document, with the numbers of their lines. Of words below no
+/// folder of the project only those that end like a file; without generated folders.
+fn paths_in(document: &str) -> Vec<(usize, String)> {
+    const ENDINGS: [&str; 12] =
+        [".rs", ".py", ".md", ".toml", ".sh", ".mjs", ".c", ".h", ".txt", ".graph", ".ts", ".json"];
+    let (mut found, mut fenced) = (Vec::new(), false);
+    for (number, line) in (1..).zip(text_of(document).lines()) {
+        fenced ^= line.trim_start().starts_with("```");
+        if fenced {
+            continue;
+        }
+        for word in line.split('`').skip(1).step_by(2).filter(|word| is_path(word)) {
+            let top = word.split('/').next().unwrap_or_default();
+            let is_generated = top == "target" || word.contains("node_modules");
+            let is_file = ENDINGS.iter().any(|ending| word.ends_with(ending));
+            if !is_generated && (is_file || root().join(top).is_dir()) {
+                found.push((number, word.to_owned()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn paths_in_documents_exist() {
+    // Documents shorten `crates/wire/src/lp.rs` to `wire/lp.rs`.
+    let shorten = |path: &str| format!("/{path}").replace("/src/", "/").replace("/all/", "/");
+    let files = files_below("");
+    let shortened: Vec<String> = files.iter().map(|path| shorten(path)).collect();
+    let (mut dead, mut count) = (Vec::new(), 0);
+    for document in files.iter().filter(|path| path.ends_with(".md")) {
+        let folder = root().join(document).parent().expect("a folder").to_owned();
+        for (number, word) in paths_in(document) {
+            let is_short = || shortened.iter().any(|path| path.ends_with(&shorten(&word)));
+            let is_there = root().join(&word).exists()
+                || folder.join(&word).exists()
+                || !word.starts_with("crates/") && is_short();
+            count += 1;
+            if !is_there {
+                dead.push(format!("{document}:{number}: {word}"));
+            }
+        }
+    }
+    assert!(count > 400, "{count} paths are found");
+    assert!(dead.is_empty(), "{} paths lead nowhere\n  {}", dead.len(), dead.join("\n  "));
+}

@@ -480,15 +480,16 @@ fn split_packets(
     }
 }
 
-/// Returns whether the next element is not an Interest, Data or LpPacket: the peer speaks another
-/// protocol, or framing was lost.
+/// Returns whether the next element is not an Interest, Data, LpPacket or publication: the peer
+/// speaks another protocol, or framing was lost.
 ///
 /// Elements of other types are not skipped (decision 0040): `P` of `POST` is a valid type, and the
 /// length after it would lead through another protocol's text to bytes that its author chose.
 #[inline]
 fn is_unknown_protocol(stream: &[u8]) -> bool {
     stream.first().is_some_and(|first| {
-        !matches!(u32::from(*first), types::INTEREST | types::DATA | types::LP_PACKET)
+        let typ = u32::from(*first);
+        !matches!(typ, types::INTEREST | types::DATA | types::LP_PACKET | types::PUBLICATION)
     })
 }
 
@@ -498,7 +499,9 @@ fn is_packet(element: &[u8]) -> bool {
     LpPacket::check(element).is_ok_and(|packet| {
         let first =
             packet.fragment.and_then(|fragment| fragment.first()).map(|first| u32::from(*first));
-        packet.is_fragmented() || matches!(first, None | Some(types::INTEREST | types::DATA))
+        let is_known =
+            matches!(first, None | Some(types::INTEREST | types::DATA | types::PUBLICATION));
+        packet.is_fragmented() || is_known
     })
 }
 
@@ -652,6 +655,13 @@ mod tests {
             let is_link_packet = opening[0] == 100;
             assert!(later == (1, false) || is_link_packet, "{protocol}: {later:?}");
         }
+    }
+
+    #[test]
+    fn publication_without_link_header_passes_a_stream() {
+        let publication = [&[176, 41, 1, 0, 0, 9, 0, 8, 0, 0][..], &[1; 33]].concat();
+        assert!(is_packet(&publication));
+        assert_eq!(packets_of(&publication.repeat(3)), (3, true));
     }
 
     #[test]

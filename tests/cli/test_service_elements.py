@@ -681,9 +681,16 @@ class Publications(ServiceControl):
         # From the east to the west, not back and not to this node.
         east.sendto(publication([1, 3], 9), service)
         self.assertEqual(west.recv(9000), publication([1, 3], 8))
+        # From an application here, by a stream, to both neighbours.
+        application = self.enterContext(socket.socket(socket.AF_UNIX))
+        application.connect(str(self.near))
+        application.sendall(2 * publication([0, 1, 3], 9))
+        for neighbour in (west, east):
+            for _ in range(2):
+                self.assertEqual(neighbour.recv(9000), publication([0, 1, 3], 8))
         # What names no link of this node goes nowhere.
         west.sendto(publication([9], 9), service)
         received = lambda: self.packets("lipsin")["lipsin", "in", "packet"]  # noqa: E731
-        self.assertTrue(until(lambda: received() == 3), self.log_text("lipsin"))
+        self.assertTrue(until(lambda: received() == 5), self.log_text("lipsin"))
         sent = self.packets("lipsin")
-        self.assertEqual((sent["lipsin", "out", "network"], sent["lipsin", "out", "local"]), (2, 1))
+        self.assertEqual((sent["lipsin", "out", "network"], sent["lipsin", "out", "local"]), (6, 1))

@@ -239,7 +239,7 @@ fn is_path(word: &str) -> bool {
             .all(|letter| letter.is_ascii_alphanumeric() || ['.', '_', '-', '@'].contains(&letter));
         !part.is_empty() && has_letters && (is_known || !is_placeholder)
     };
-    parts.len() > 1 && parts.iter().all(|part| is_part(&part))
+    parts.len() > 1 && parts.iter().all(is_part)
 }
 
 /// The paths between back quotes in a document, with the numbers of their lines. Of words below no

@@ -50,7 +50,7 @@ impl LinkScheme {
         if table == SINGLE_BIT_TABLE {
             return u8::try_from(number).ok().map(Fid::of_bit);
         }
-        if table > SINGLE_BIT_TABLE {
+        if usize::from(table) >= CANDIDATES {
             return None;
         }
         let bits = u64::from(self.bits.clamp(1, FID_BITS as u16));
@@ -124,11 +124,22 @@ mod tests {
             let single = scheme.link_id(number, SINGLE_BIT_TABLE);
             assert_eq!(single.is_some(), number < 256);
         }
-        assert_eq!(scheme.link_id(0, SINGLE_BIT_TABLE + 1), None);
+        assert!(scheme.link_id(0, TABLES as u8 - 1).is_some());
+        assert_eq!(scheme.link_id(0, TABLES as u8), None);
     }
 
     fn bits(bits: &[u8]) -> Fid {
         bits.iter().fold(Fid::EMPTY, |filter, bit| filter.union(Fid::of_bit(*bit)))
+    }
+
+    /// All nodes of a domain compute the same identifiers, also those of another version.
+    #[test]
+    fn identifiers_are_those_of_other_versions() {
+        let id = |number, table| LinkScheme::default().link_id(number, table);
+        assert_eq!(id(0, 0), Some(bits(&[98, 116, 144, 232, 255])));
+        assert_eq!(id(1, 2), Some(bits(&[42, 123, 140, 160, 165])));
+        assert_eq!(id(1000, 7), Some(bits(&[8, 36, 155, 160, 213])));
+        assert_eq!(id(255, SINGLE_BIT_TABLE), Some(bits(&[255])));
     }
 
     /// Forwarders drop a filter above the limit, however few false positives it has.

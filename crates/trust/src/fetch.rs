@@ -399,3 +399,23 @@ fn face_with_most(sources: impl Iterator<Item = Source> + Clone) -> Option<u64> 
     of_peer.for_each(|source| *faces.entry(source.face).or_insert(0usize) += 1);
     faces.into_iter().max_by_key(|(_, count)| *count).map(|(face, _)| face)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names of certificates are chosen by those that send commands.
+    #[test]
+    fn full_table_of_failures_forgets_those_that_end_first() {
+        let mut fetcher = Fetcher::default();
+        let name = |at: u64| format!("/k/{at}").parse::<Name>().expect("a name");
+        let count = 10 * FAILED_MAX as u64;
+        for at in 0..count {
+            fetcher.fail(&name(at), 1, at);
+            assert!(fetcher.failed.len() <= FAILED_MAX);
+        }
+        let is_failed = |at| fetcher.check_failed(name(at).as_ref(), 1, count).is_err();
+        let kept = count - FAILED_MAX as u64;
+        assert!((0..kept).all(|at| !is_failed(at)) && (kept..count).all(is_failed));
+    }
+}

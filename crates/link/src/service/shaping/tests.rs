@@ -411,3 +411,38 @@ fn interest_waits_for_its_turns_only() {
     (0..2).for_each(|_| assert!(queues.pop().is_some()));
     assert!(queues.is_empty() && queues.pop().is_none());
 }
+
+/// Faces whose turn has passed are remembered, the last 256 of them.
+#[test]
+fn face_that_passed_long_ago_does_not_go_ahead() {
+    for (others, first) in [(255, 0), (256, 1)] {
+        let mut queues = FlowQueues::new(9);
+        for number in 0..=others {
+            assert!(queues.push(face(number), waiting(2, u64::from(number)), COST, false));
+            assert!(queues.pop().is_some() && queues.pop().is_none());
+        }
+        (0..20).for_each(|n| assert!(queues.push(face(500), waiting(1, 500 + n), COST, false)));
+        assert!(queues.push(face(0), waiting(0, 1000), COST, false));
+        assert_eq!(queues.pop().map(|interest| interest.flow), Some(first), "{others} since");
+    }
+}
+
+#[test]
+fn full_queue_by_bytes_takes_no_more() {
+    let mut queues = FlowQueues::new(9);
+    let of_len = |number, len| {
+        let bytes = vec![0; len].into_boxed_slice();
+        WaitingInterest { bytes, ..waiting(0, number) }
+    };
+    assert!(queues.push(face(0), of_len(0, QUEUE_BYTES_MAX - 100), COST, false));
+    assert!(!queues.push(face(0), of_len(1, 101), COST, false));
+    assert!(queues.push(face(0), of_len(2, 100), COST, false));
+    assert!(!queues.push(face(0), of_len(3, 1), COST, false));
+    // A retransmission takes the place of the one that waits, and each that is sent leaves its own.
+    assert!(queues.push(face(0), of_len(0, 100), COST, false));
+    assert!(queues.push(face(0), of_len(4, QUEUE_BYTES_MAX - 200), COST, false));
+    assert!(!queues.push(face(0), of_len(5, 1), COST, false));
+    assert!(queues.pop().is_some());
+    assert!(queues.push(face(0), of_len(6, 100), COST, false));
+    assert!(!queues.push(face(0), of_len(7, 1), COST, false));
+}

@@ -199,3 +199,31 @@ fn full_table_of_rejected_names_keeps_those_that_matter() {
     assert!(machine.rejected_name("/new").is_none(), "none of them may leave");
     assert!(machine.rejected_name("/again").is_some());
 }
+
+#[test]
+fn full_list_of_erasures_has_the_most_frequent_prefixes() {
+    let mut machine = Poisoning::new(vec!["cs".to_owned()]);
+    let names: Vec<String> =
+        (0..40).flat_map(|at| (0..=at).map(move |n| format!("/p{at:02}/{n}"))).collect();
+    let erased = machine.take_new_prefixes(&names.iter().collect::<Vec<_>>());
+    let prefixes: Vec<&str> = erased.iter().map(|erasure| erasure.prefix.as_str()).collect();
+    let wanted: Vec<String> = (40 - ERASE_MAX..40).map(|at| format!("/p{at:02}")).collect();
+    assert_eq!(prefixes, wanted);
+    let mut count = erased.len();
+    for at in 0..20 * ERASED_MAX {
+        count += machine.take_new_prefixes(&[&format!("/q{at}/x")]).len();
+    }
+    assert_eq!((count, machine.erased.len()), (ERASED_MAX, ERASED_MAX));
+}
+
+#[test]
+fn rejected_names_of_one_period_are_bounded() {
+    let defence = defence();
+    let mut machine = Poisoning::new(vec!["cs".to_owned()]);
+    let names: Vec<String> = (0..600).map(|at| format!("/a/{at}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for (now_ms, count) in [(1, 600), (2, 1024), (3, 1024)] {
+        machine.observe(&defence, now_ms, &[sample(&names, &[])]);
+        assert_eq!(machine.failures["cs"].len(), count);
+    }
+}

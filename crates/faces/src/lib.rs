@@ -22,6 +22,8 @@ pub mod local_pubsub;
 mod malloc;
 mod manager;
 mod mapping;
+#[cfg(test)]
+mod order_models;
 pub mod queue;
 pub mod request;
 mod send_budget;

@@ -12,17 +12,21 @@
 //! ```
 
 use super::ring::RingFault;
+use crate::shm::access::{Word, WriteMemory};
 use crate::shm::memory::{Memory, new_file};
-use core::sync::atomic::{AtomicU32, Ordering, fence};
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::io::Errno;
-use rustix::thread::futex;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Rings that a reader can follow at the same time.
 pub const READER_SLOTS_MAX: u32 = 1023;
 const SLOT_LEN: usize = 64;
 const PAGE_LEN: usize = SLOT_LEN * (READER_SLOTS_MAX as usize + 1);
+
+/// Offsets of the words of 32 bits.
+const WAITS_AT: usize = 0;
+const MAIL_AT: usize = 8;
 
 const AWAKE: u32 = 0;
 const WAITS_BY_FUTEX: u32 = 1;
@@ -52,7 +56,7 @@ pub struct Progress {
 
 /// A reader's page.
 #[derive(Debug)]
-pub struct ReaderPage(Memory);
+pub struct ReaderPage<M = Memory>(M);
 
 impl ReaderPage {
     /// Creates a page. The descriptor is for the node, and through it for publishers.
@@ -72,19 +76,27 @@ impl ReaderPage {
     pub fn map(file: BorrowedFd<'_>) -> Result<Self, RingFault> {
         Memory::map(file, PAGE_LEN).map(ReaderPage).map_err(|_| RingFault::Memory)
     }
+}
 
-    fn waits(&self) -> &AtomicU32 {
-        self.0.futex_word(0)
+impl<M: WriteMemory> ReaderPage<M> {
+    /// Returns the page in memory of zeros.
+    #[cfg(test)]
+    pub(crate) const fn new(memory: M) -> Self {
+        ReaderPage(memory)
+    }
+
+    fn waits(&self) -> &M::FutexWord {
+        self.0.futex_word(WAITS_AT)
     }
 
     /// Returns a number that changes when the node has sent messages to the owner of this page.
     pub fn mail(&self) -> u32 {
-        self.0.futex_word(8).load(Ordering::Acquire)
+        self.0.futex_word(MAIL_AT).load(Ordering::Acquire)
     }
 
     /// Reports messages to the owner of this page, and wakes it.
     pub fn notify_mail(&self) {
-        self.0.futex_word(8).fetch_add(1, Ordering::Release);
+        self.0.futex_word(MAIL_AT).fetch_add(1, Ordering::Release);
         let _ = self.wake();
     }
 
@@ -92,7 +104,7 @@ impl ReaderPage {
     pub fn announce_wait(&self, by_message: bool) {
         let value = if by_message { WAITS_BY_MESSAGE } else { WAITS_BY_FUTEX };
         self.waits().store(value, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        self.0.fence(Ordering::SeqCst);
     }
 
     /// Withdraws the announcement.
@@ -103,21 +115,20 @@ impl ReaderPage {
     /// Waits until a publisher or the node wakes this reader, at most `timeout`. Returns at once
     /// if that happened since the announcement.
     pub fn wait(&self, timeout: Duration) {
-        let timeout = timeout.try_into().ok();
-        let _ = futex::wait(self.waits(), futex::Flags::empty(), WAITS_BY_FUTEX, timeout.as_ref());
+        self.0.futex_wait(WAITS_AT, WAITS_BY_FUTEX, timeout);
         self.end_wait();
     }
 
     /// Wakes the reader if it has announced that it waits. Called after a record is written.
     pub fn wake(&self) -> Wakeup {
-        fence(Ordering::SeqCst);
+        self.0.fence(Ordering::SeqCst);
         self.wake_waiting()
     }
 
     /// Wakes the reader if it has announced that it waits and an item of the ring in a slot is one
     /// that wakes it. Called after a record of the item is written.
     pub fn wake_for(&self, slot: u32, item: u32) -> Wakeup {
-        fence(Ordering::SeqCst);
+        self.0.fence(Ordering::SeqCst);
         if self.waits().load(Ordering::Relaxed) == AWAKE {
             return Wakeup::Unneeded;
         }
@@ -135,7 +146,7 @@ impl ReaderPage {
         match self.waits().swap(AWAKE, Ordering::Relaxed) {
             WAITS_BY_MESSAGE => Wakeup::Message,
             WAITS_BY_FUTEX => {
-                let _ = futex::wake(self.waits(), futex::Flags::empty(), 1);
+                self.0.futex_wake(WAITS_AT);
                 Wakeup::Done
             }
             _ => Wakeup::Unneeded,

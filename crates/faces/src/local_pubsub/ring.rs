@@ -23,21 +23,21 @@
 use core::fmt;
 
 /// Bytes before the table of items.
-pub(super) const HEAD_LEN: usize = 4096;
+pub(crate) const HEAD_LEN: usize = 4096;
 /// Bytes of an entry of the table of items.
-pub(super) const ITEM_LEN: usize = 16;
+pub(crate) const ITEM_LEN: usize = 16;
 /// Bytes of a record's header, and alignment of records.
 pub(super) const RECORD_LEN: usize = 32;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"nw-ring1");
 
-pub(super) const MAGIC_AT: usize = 0;
-pub(super) const SIZE_AT: usize = 8;
-pub(super) const ITEMS_AT: usize = 16;
-pub(super) const INTENT_AT: usize = 64;
-pub(super) const TAIL_AT: usize = 72;
-pub(super) const RESTARTS_AT: usize = 80;
-pub(super) const MARK_AT: usize = 192;
-pub(super) const EARLIER_MARK_AT: usize = 200;
+pub(crate) const MAGIC_AT: usize = 0;
+pub(crate) const SIZE_AT: usize = 8;
+pub(crate) const ITEMS_AT: usize = 16;
+pub(crate) const INTENT_AT: usize = 64;
+pub(crate) const TAIL_AT: usize = 72;
+pub(crate) const RESTARTS_AT: usize = 80;
+pub(crate) const MARK_AT: usize = 192;
+pub(crate) const EARLIER_MARK_AT: usize = 200;
 
 /// Flag: the first record of a publication.
 pub const FIRST: u8 = 1;
@@ -109,7 +109,7 @@ impl RingSize {
     }
 
     /// Returns the offset of the ring's first byte in the memory file.
-    pub(super) const fn data_at(self) -> usize {
+    pub(crate) const fn data_at(self) -> usize {
         (HEAD_LEN + self.items as usize * ITEM_LEN).next_multiple_of(4096)
     }
 

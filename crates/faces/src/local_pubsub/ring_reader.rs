@@ -9,8 +9,9 @@ use super::ring::{
     MAGIC_AT, MISSING, PAD, RECORD_LEN, RESTARTS_AT, RecordHeader, RingFault, RingSize, SIZE_AT,
     TAIL_AT,
 };
+use crate::shm::access::ReadMemory;
 use crate::shm::memory::ReadOnlyMemory;
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::Ordering;
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 
@@ -71,8 +72,8 @@ struct Partial {
 
 /// A reading end of a ring.
 #[derive(Debug)]
-pub struct RingReader {
-    memory: ReadOnlyMemory,
+pub struct RingReader<M = ReadOnlyMemory> {
+    memory: M,
     size: RingSize,
     cursor: u64,
     items: BTreeMap<u32, ItemState>,
@@ -102,6 +103,17 @@ impl RingReader {
             return Err(RingFault::Layout);
         }
         let memory = ReadOnlyMemory::map(file, size.memory_len()).map_err(|_| RingFault::Memory)?;
+        RingReader::new(memory, size, publication_bytes_max)
+    }
+}
+
+impl<M: ReadMemory> RingReader<M> {
+    /// Returns a reader that starts at the end of a ring.
+    pub(crate) fn new(
+        memory: M,
+        size: RingSize,
+        publication_bytes_max: usize,
+    ) -> Result<Self, RingFault> {
         let is_as_told = memory.load(MAGIC_AT, Ordering::Acquire) == MAGIC
             && memory.load(SIZE_AT, Ordering::Relaxed) == u64::from(size.bytes)
             && memory.load(ITEMS_AT, Ordering::Relaxed) == u64::from(size.items);
@@ -354,7 +366,7 @@ impl RingReader {
 
     /// Returns whether the bytes copied from a position may have been overwritten meanwhile.
     fn is_overwritten(&self, position: u64) -> bool {
-        fence(Ordering::Acquire);
+        self.memory.fence(Ordering::Acquire);
         let intent = self.memory.load(INTENT_AT, Ordering::Relaxed);
         intent.wrapping_sub(position) > u64::from(self.size.bytes)
     }
@@ -686,6 +698,7 @@ mod tests {
     #[test]
     fn hostile_ring_is_refused_not_followed() {
         use super::super::ring::TAIL_AT;
+        use crate::shm::access::WriteMemory;
         use crate::shm::memory::new_broadcast_file;
         let (memory, file) = new_broadcast_file(SIZE.memory_len()).unwrap();
         assert_eq!(RingReader::map(file.as_fd(), SIZE, 9).err(), Some(RingFault::Layout));

@@ -7,15 +7,16 @@ use super::ring::{
     EARLIER_MARK_AT, FIRST, HEAD_LEN, INTENT_AT, ITEM_LEN, ITEMS_AT, LAST, MAGIC, MAGIC_AT,
     MARK_AT, PAD, RECORD_LEN, RESTARTS_AT, RecordHeader, RingSize, SIZE_AT, TAIL_AT,
 };
+use crate::shm::access::{Word, WriteMemory};
 use crate::shm::memory::{Memory, new_broadcast_file};
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::Ordering;
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 
 /// The writing end of a ring.
 #[derive(Debug)]
-pub struct RingWriter {
-    memory: Memory,
+pub struct RingWriter<M = Memory> {
+    memory: M,
     size: RingSize,
     tail: u64,
     mark: u64,
@@ -31,10 +32,17 @@ impl RingWriter {
             return Err(Errno::INVAL);
         }
         let (memory, file) = new_broadcast_file(size.memory_len())?;
+        Ok((RingWriter::new(memory, size), file))
+    }
+}
+
+impl<M: WriteMemory> RingWriter<M> {
+    /// Returns the writer of a ring in memory of zeros.
+    pub(crate) fn new(memory: M, size: RingSize) -> Self {
         memory.word(SIZE_AT).store(u64::from(size.bytes), Ordering::Relaxed);
         memory.word(ITEMS_AT).store(u64::from(size.items), Ordering::Relaxed);
         memory.word(MAGIC_AT).store(MAGIC, Ordering::Release);
-        Ok((RingWriter { memory, size, tail: 0, mark: 0 }, file))
+        RingWriter { memory, size, tail: 0, mark: 0 }
     }
 
     /// Returns the ring's sizes.
@@ -75,7 +83,7 @@ impl RingWriter {
         let pad = self.pad_len(record);
         let (start, end) = (self.tail + pad, self.tail + pad + record);
         self.memory.word(INTENT_AT).store(end, Ordering::Relaxed);
-        fence(Ordering::Release);
+        self.memory.fence(Ordering::Release);
         let data = self.size.data_at();
         if pad > 0 {
             let len = pad as u32 - RECORD_LEN as u32;

@@ -6,12 +6,15 @@
 
 #![allow(unsafe_code)]
 
+use super::access::{ReadMemory, WriteMemory};
 use super::fault::SharedMemoryFault;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::thread::futex;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// File system type of memory files with ordinary pages (TMPFS_MAGIC).
@@ -104,29 +107,16 @@ impl Memory {
             NonNull::new(start.map_err(refused)?.cast()).ok_or(SharedMemoryFault::Memory)?;
         Ok(Memory { start, len })
     }
+}
 
-    /// Returns the word of 32 bits at an offset, which this end chose: one that threads can wait
-    /// for (futex).
+impl ReadMemory for Memory {
     #[inline]
-    pub fn futex_word(&self, at: usize) -> &AtomicU32 {
-        assert!(at.is_multiple_of(4) && at + 4 <= self.len, "a word at {at} of {}", self.len);
-        // SAFETY: as in `word`.
-        unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(at).cast()) }
+    fn load(&self, at: usize, order: Ordering) -> u64 {
+        self.word(at).load(order)
     }
 
-    /// Returns the word at an offset, which this end chose.
     #[inline]
-    pub fn word(&self, at: usize) -> &AtomicU64 {
-        assert!(at.is_multiple_of(8) && at + 8 <= self.len, "a word at {at} of {}", self.len);
-        // SAFETY: within the mapping and aligned, as asserted above (a mapping starts at a page),
-        // and mapped as long as `self` lives. Both ends access these words by atomic instructions;
-        // a process that does otherwise stores an arbitrary value, and any value is a valid u64.
-        unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(at).cast()) }
-    }
-
-    /// Copies bytes to an offset, which this end chose.
-    #[inline]
-    pub fn copy_in(&self, at: usize, bytes: &[u8]) {
+    fn copy_out(&self, at: usize, bytes: &mut [u8]) {
         assert!(
             at <= self.len && bytes.len() <= self.len - at,
             "{} bytes at {at} of {}",
@@ -134,27 +124,56 @@ impl Memory {
             self.len
         );
         // SAFETY: within the mapping, as asserted above; `bytes` is memory of this process alone,
-        // so they don't overlap. If the other process reads or writes there meanwhile, its own
-        // packets are damaged.
+        // so they don't overlap. A process that writes meanwhile decides which bytes arrive here,
+        // as it does anyway; they are examined only in `bytes`, where it can't change them.
         unsafe {
-            ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len())
+            ptr::copy_nonoverlapping(self.start.as_ptr().add(at), bytes.as_mut_ptr(), bytes.len())
         }
     }
+}
 
-    /// Copies bytes from an offset, which this end chose.
+impl WriteMemory for Memory {
+    type Word = AtomicU64;
+    type FutexWord = AtomicU32;
+
     #[inline]
-    pub fn copy_out(&self, at: usize, bytes: &mut [u8]) {
+    fn word(&self, at: usize) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.len, "a word at {at} of {}", self.len);
+        // SAFETY: within the mapping and aligned, as asserted above (a mapping starts at a page),
+        // and mapped as long as `self` lives. Both ends access these words by atomic instructions;
+        // a process that does otherwise stores an arbitrary value, and any value is a valid u64.
+        unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(at).cast()) }
+    }
+
+    #[inline]
+    fn futex_word(&self, at: usize) -> &AtomicU32 {
+        assert!(at.is_multiple_of(4) && at + 4 <= self.len, "a word at {at} of {}", self.len);
+        // SAFETY: as in `word`.
+        unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(at).cast()) }
+    }
+
+    #[inline]
+    fn copy_in(&self, at: usize, bytes: &[u8]) {
         assert!(
             at <= self.len && bytes.len() <= self.len - at,
             "{} bytes at {at} of {}",
             bytes.len(),
             self.len
         );
-        // SAFETY: as in `copy_in`. A process that writes meanwhile decides which bytes arrive here,
-        // as it does anyway; they are examined only in `bytes`, where it can't change them.
+        // SAFETY: as in `copy_out`. If the other process reads or writes there meanwhile, its own
+        // packets are damaged.
         unsafe {
-            ptr::copy_nonoverlapping(self.start.as_ptr().add(at), bytes.as_mut_ptr(), bytes.len())
+            ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len())
         }
+    }
+
+    fn futex_wait(&self, at: usize, expected: u32, timeout: Duration) {
+        let (word, timeout) = (self.futex_word(at), timeout.try_into().ok());
+        let _ = futex::wait(word, futex::Flags::empty(), expected, timeout.as_ref());
+    }
+
+    fn futex_wake(&self, at: usize) {
+        let _ = futex::wake(self.futex_word(at), futex::Flags::empty(), 1);
     }
 }
 
@@ -179,16 +198,16 @@ impl ReadOnlyMemory {
         let required = required_seals().union(SealFlags::FUTURE_WRITE);
         Memory::map_with(file, len, required, ProtFlags::READ).map(ReadOnlyMemory)
     }
+}
 
-    /// Returns the word at an offset, which this end chose.
+impl ReadMemory for ReadOnlyMemory {
     #[inline]
-    pub fn load(&self, at: usize, ordering: Ordering) -> u64 {
-        self.0.word(at).load(ordering)
+    fn load(&self, at: usize, order: Ordering) -> u64 {
+        self.0.load(at, order)
     }
 
-    /// Copies bytes from an offset, which this end chose.
     #[inline]
-    pub fn copy_out(&self, at: usize, bytes: &mut [u8]) {
+    fn copy_out(&self, at: usize, bytes: &mut [u8]) {
         self.0.copy_out(at, bytes);
     }
 }

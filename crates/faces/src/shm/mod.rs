@@ -17,6 +17,7 @@
 //! because it would be open at both ends, and either could make it block for the other (decision
 //! 0032).
 
+pub mod access;
 pub mod fault;
 pub mod memory;
 pub mod ring;

@@ -15,9 +15,9 @@
 //! after moving its position, checks that word. At least one of the two sees the other's write. The
 //! end that sees the other waiting clears the word and sends a wake-up.
 
+use super::access::{Word, WriteMemory};
 use super::fault::SharedMemoryFault;
-use super::memory::Memory;
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use core::sync::atomic::Ordering;
 use std::io::IoSlice;
 
 /// Bytes from word to word: two cache lines, as processors fetch them in pairs.
@@ -38,19 +38,19 @@ pub struct RingLayout {
 }
 
 impl RingLayout {
-    fn written(self, memory: &Memory) -> &AtomicU64 {
+    fn written<M: WriteMemory>(self, memory: &M) -> &M::Word {
         memory.word(self.words)
     }
 
-    fn read(self, memory: &Memory) -> &AtomicU64 {
+    fn read<M: WriteMemory>(self, memory: &M) -> &M::Word {
         memory.word(self.words + WORD_STEP)
     }
 
-    fn reader_waits(self, memory: &Memory) -> &AtomicU64 {
+    fn reader_waits<M: WriteMemory>(self, memory: &M) -> &M::Word {
         memory.word(self.words + 2 * WORD_STEP)
     }
 
-    fn writer_waits(self, memory: &Memory) -> &AtomicU64 {
+    fn writer_waits<M: WriteMemory>(self, memory: &M) -> &M::Word {
         memory.word(self.words + 3 * WORD_STEP)
     }
 
@@ -74,8 +74,9 @@ pub type WakeupsDue = u64;
 
 /// Announces that this end waits. Returns false if what it waits for is there already: then it does
 /// not wait.
-fn wait(
-    word: &AtomicU64,
+fn wait<M: WriteMemory>(
+    memory: &M,
+    word: &M::Word,
     due: &mut WakeupsDue,
     is_ready: impl FnOnce() -> Result<bool, SharedMemoryFault>,
 ) -> Result<bool, SharedMemoryFault> {
@@ -85,7 +86,7 @@ fn wait(
     }
     // Pairs with the fence in `clear_wait`: either this end sees the other's position, or the other
     // sees that this one waits.
-    fence(Ordering::SeqCst);
+    memory.fence(Ordering::SeqCst);
     if !is_ready()? {
         return Ok(true);
     }
@@ -97,8 +98,8 @@ fn wait(
 }
 
 /// Clears the other end's "waits" word. Returns true if it was set: send a wake-up.
-fn clear_wait(word: &AtomicU64) -> bool {
-    fence(Ordering::SeqCst);
+fn clear_wait<M: WriteMemory>(memory: &M, word: &M::Word) -> bool {
+    memory.fence(Ordering::SeqCst);
     word.load(Ordering::Relaxed) != 0 && word.swap(0, Ordering::AcqRel) != 0
 }
 
@@ -121,9 +122,9 @@ impl Writer {
     ///
     /// # Errors
     /// If the reader's position is impossible.
-    pub fn write(
+    pub fn write<M: WriteMemory>(
         &mut self,
-        memory: &Memory,
+        memory: &M,
         pieces: &[IoSlice<'_>],
         mut skip: usize,
     ) -> Result<usize, SharedMemoryFault> {
@@ -155,7 +156,7 @@ impl Writer {
     }
 
     /// Reads the reader's position. Returns the free bytes.
-    fn read_free(&mut self, memory: &Memory) -> Result<usize, SharedMemoryFault> {
+    fn read_free<M: WriteMemory>(&mut self, memory: &M) -> Result<usize, SharedMemoryFault> {
         let read = self.layout.read(memory).load(Ordering::Acquire);
         let used = self.layout.distance(self.written, read)?;
         self.read = read;
@@ -163,8 +164,8 @@ impl Writer {
     }
 
     /// Returns whether the reader must be woken. Call after writing.
-    pub fn must_wake_peer(&self, memory: &Memory) -> bool {
-        clear_wait(self.layout.reader_waits(memory))
+    pub fn must_wake_peer<M: WriteMemory>(&self, memory: &M) -> bool {
+        clear_wait(memory, self.layout.reader_waits(memory))
     }
 
     /// Announces that the writer waits until half of the ring is free: for less it would be woken
@@ -172,13 +173,13 @@ impl Writer {
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn wait(
+    pub fn wait<M: WriteMemory>(
         &mut self,
-        memory: &Memory,
+        memory: &M,
         due: &mut WakeupsDue,
     ) -> Result<bool, SharedMemoryFault> {
         let layout = self.layout;
-        wait(layout.writer_waits(memory), due, || {
+        wait(memory, layout.writer_waits(memory), due, || {
             self.read_free(memory).map(|free| free >= layout.size / 2)
         })
     }
@@ -198,7 +199,7 @@ impl Reader {
     }
 
     /// Returns the bytes to read.
-    fn available(&self, memory: &Memory) -> Result<usize, SharedMemoryFault> {
+    fn available<M: WriteMemory>(&self, memory: &M) -> Result<usize, SharedMemoryFault> {
         self.layout.distance(self.layout.written(memory).load(Ordering::Acquire), self.read)
     }
 
@@ -206,7 +207,11 @@ impl Reader {
     ///
     /// # Errors
     /// If the writer's position is impossible.
-    pub fn read(&mut self, memory: &Memory, buffer: &mut [u8]) -> Result<usize, SharedMemoryFault> {
+    pub fn read<M: WriteMemory>(
+        &mut self,
+        memory: &M,
+        buffer: &mut [u8],
+    ) -> Result<usize, SharedMemoryFault> {
         let total = self.available(memory)?.min(buffer.len());
         if total == 0 {
             return Ok(0);
@@ -224,17 +229,21 @@ impl Reader {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub fn must_wake_peer(&self, memory: &Memory) -> Result<bool, SharedMemoryFault> {
+    pub fn must_wake_peer<M: WriteMemory>(&self, memory: &M) -> Result<bool, SharedMemoryFault> {
         Ok(self.available(memory)? <= self.layout.size / 2
-            && clear_wait(self.layout.writer_waits(memory)))
+            && clear_wait(memory, self.layout.writer_waits(memory)))
     }
 
     /// Announces that the reader waits for bytes. Returns false if there are some.
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub fn wait(&self, memory: &Memory, due: &mut WakeupsDue) -> Result<bool, SharedMemoryFault> {
-        wait(self.layout.reader_waits(memory), due, || {
+    pub fn wait<M: WriteMemory>(
+        &self,
+        memory: &M,
+        due: &mut WakeupsDue,
+    ) -> Result<bool, SharedMemoryFault> {
+        wait(memory, self.layout.reader_waits(memory), due, || {
             self.available(memory).map(|available| available > 0)
         })
     }
@@ -242,7 +251,7 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
-    use super::super::memory::new_file;
+    use super::super::memory::{Memory, new_file};
     use super::*;
     use proptest::prelude::*;
     use std::collections::VecDeque;

@@ -9,6 +9,7 @@
 
 use super::{HEAD_LEN, ITEM_LEN, ItemState, RECORD_LEN, RESTARTS_AT, RingReader, TAIL_AT};
 use crate::local_pubsub::ring::FIRST;
+use crate::shm::access::ReadMemory;
 use core::sync::atomic::Ordering;
 
 /// Records in a row without a result after which the table is read. The entry of an item that is
@@ -17,7 +18,7 @@ pub(super) const OTHERS_MAX: u32 = 8;
 /// Items up to which their entries are read: with more of them the records are as near.
 const ITEMS_MAX: usize = 16;
 
-impl RingReader {
+impl<M: ReadMemory> RingReader<M> {
     /// Moves past records that are of no interest, at most to `tail`, which was read before.
     /// Returns whether it moved.
     pub(super) fn skip_others(&mut self, tail: u64) -> bool {

@@ -102,12 +102,14 @@ pub struct LinkState {
     pub neighbour_changes: u64,
     /// Changes with each change of a node's links.
     pub topology_changes: u64,
-    /// Whether records changed since paths were computed.
+    /// Whether records changed since [`refresh`](Self::refresh).
     has_changed: bool,
     /// Messages to send.
     pub messages: Vec<(Target, Control)>,
     /// Hops to each reachable node, and the node before it.
     paths: BTreeMap<NodeId, (u32, NodeId)>,
+    /// The changes of links that `paths` are computed from.
+    paths_changes: u64,
 }
 
 impl LinkState {
@@ -134,6 +136,7 @@ impl LinkState {
             has_changed: false,
             messages: Vec::new(),
             paths: BTreeMap::new(),
+            paths_changes: 0,
         };
         state.update_own_record();
         state.refresh();
@@ -266,17 +269,30 @@ impl LinkState {
         self.refresh();
         // A neighbour gets no record of a node that can't be reached unless it has an older one:
         // two nodes that drop it at different times would give it back to each other for ever.
-        let lacks = |node: NodeId| {
-            let is_covered = versions.len() < VERSIONS_MAX || is_within(node, versions);
-            is_covered && self.paths.contains_key(&node)
-        };
-        let newer = self.records.iter().filter(|(known, record)| match theirs.get(known) {
+        let newer = self.records_in(versions).filter(|(known, record)| match theirs.get(known) {
             _ if **known == node => false,
             Some(version) => *version < record.version,
-            None => lacks(**known),
+            None => self.paths.contains_key(known),
         });
         let newer: Vec<NodeId> = newer.map(|(known, _)| *known).collect();
         newer.into_iter().for_each(|node| self.send_record(node, &Target::Neighbour(from)));
+    }
+
+    /// Returns the records in the part of the ring of identifiers that a list of versions covers:
+    /// of a short list, all of them.
+    fn records_in(&self, versions: &[(NodeId, u64)]) -> impl Iterator<Item = (&NodeId, &Record)> {
+        let ends = match (versions.first(), versions.last()) {
+            (Some((first, _)), Some((last, _))) if versions.len() >= VERSIONS_MAX => {
+                (*first, *last)
+            }
+            _ => (NodeId(0), NodeId(u64::MAX)),
+        };
+        let (low, high) = match ends {
+            (first, last) if first <= last => (first..=last, None),
+            (first, last) => (first..=NodeId(u64::MAX), Some(NodeId(0)..=last)),
+        };
+        let rest = high.into_iter().flat_map(|part| self.records.range(part));
+        self.records.range(low).chain(rest)
     }
 
     /// Makes a version of the own record that is newer than one that others have, if that is not
@@ -417,13 +433,17 @@ impl LinkState {
         nodes.into_iter().collect()
     }
 
-    /// Computes shortest paths if records changed: breadth first, so ties go to the lowest
+    /// Computes shortest paths if links changed: breadth first, so ties go to the lowest
     /// identifier. Records that arrive together are one change.
     pub fn refresh(&mut self) {
         if !core::mem::take(&mut self.has_changed) {
             return;
         }
         self.generation += 1;
+        if self.paths_changes == self.topology_changes {
+            return;
+        }
+        self.paths_changes = self.topology_changes;
         self.paths = self.paths_from(self.node);
         for (node, record) in &mut self.records {
             if self.paths.contains_key(node) {
@@ -542,13 +562,4 @@ impl LinkState {
             is_first
         })
     }
-}
-
-/// Returns whether a node is in the part of the ring of identifiers that a list of versions covers.
-fn is_within(node: NodeId, versions: &[(NodeId, u64)]) -> bool {
-    let ends = versions.first().zip(versions.last());
-    ends.is_some_and(|((first, _), (last, _))| match first <= last {
-        true => (*first..=*last).contains(&node),
-        false => node >= *first || node <= *last,
-    })
 }

@@ -13,6 +13,8 @@ mod filter;
 mod forwarding;
 mod heartbeats;
 mod kept;
+#[cfg(test)]
+mod large_domain_tests;
 mod link_state;
 mod message;
 mod packet_queue;

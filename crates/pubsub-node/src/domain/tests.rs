@@ -10,7 +10,8 @@ const KEEPS: LaterUse = LaterUse { keeps_last: true, is_bound: false };
 /// Nodes with links between their addresses: node *i* sends from address *i*.
 pub(super) struct Network {
     pub domains: Vec<Domain>,
-    links: BTreeSet<(usize, usize)>,
+    /// By node: those that its packets arrive at.
+    links: Vec<BTreeSet<usize>>,
     now_ms: u64,
     /// Every n-th publication packet is lost; 0: none.
     pub loss: usize,
@@ -21,9 +22,10 @@ pub(super) struct Network {
 
 /// Returns the address of a node: of even ones over Ethernet, of odd ones over UDP.
 pub(super) fn address(node: usize) -> LinkAddress {
+    let [high, low] = (node as u16).to_be_bytes();
     match node % 2 {
-        0 => LinkAddress::Ethernet { interface: 1, mac: Mac([2, 0, 0, 0, 0, node as u8]) },
-        _ => SocketAddr::from((Ipv4Addr::new(10, 0, 0, node as u8), 55_555)).into(),
+        0 => LinkAddress::Ethernet { interface: 1, mac: Mac([2, 0, 0, 0, high, low]) },
+        _ => SocketAddr::from((Ipv4Addr::new(10, 0, high, low), 55_555)).into(),
     }
 }
 
@@ -33,16 +35,22 @@ impl Network {
     }
 
     pub fn with_repair(nodes: usize, links: &[(usize, usize)], bytes: usize) -> Self {
-        let both = links.iter().flat_map(|(a, b)| [(*a, *b), (*b, *a)]);
         let id = |node: usize| (node as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Network {
+        let mut network = Network {
             domains: (0..nodes).map(|node| Domain::new(id(node), 100, bytes)).collect(),
-            links: both.collect(),
+            links: vec![BTreeSet::new(); nodes],
             now_ms: 1000,
             loss: 0,
             lose_next: 0,
             count: 0,
-        }
+        };
+        links.iter().for_each(|(a, b)| network.connect(*a, *b));
+        network
+    }
+
+    pub fn connect(&mut self, a: usize, b: usize) {
+        self.links[a].insert(b);
+        self.links[b].insert(a);
     }
 
     pub fn subscribe(&mut self, node: usize, pattern: &str) {
@@ -52,7 +60,13 @@ impl Network {
     }
 
     pub fn cut(&mut self, a: usize, b: usize) {
-        self.links.retain(|link| *link != (a, b) && *link != (b, a));
+        self.links[a].remove(&b);
+        self.links[b].remove(&a);
+    }
+
+    /// Returns the nodes that have a link to a node.
+    pub fn neighbours(&self, node: usize) -> Vec<usize> {
+        self.links[node].iter().copied().collect()
     }
 
     /// Delivers packets until none is left.
@@ -62,12 +76,9 @@ impl Network {
             for from in 0..self.domains.len() {
                 for (target, bytes) in self.domains[from].packets.take() {
                     moved = true;
-                    let receivers: Vec<usize> = self
-                        .links
-                        .iter()
-                        .filter(|(a, b)| *a == from && is_for(&target, *b))
-                        .map(|(_, b)| *b)
-                        .collect();
+                    let linked = self.links[from].iter().copied();
+                    let receivers: Vec<usize> =
+                        linked.filter(|node| is_for(&target, *node)).collect();
                     let envelope = Envelope::check(&bytes).unwrap();
                     if envelope.kind() == EnvelopeKind::Publication {
                         self.count += 1;

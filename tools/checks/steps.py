@@ -74,7 +74,7 @@ STEPS = {
         f"cargo doc --workspace --no-deps {' '.join(CARGO)}",
         environment={"RUSTDOCFLAGS": "-D warnings"},
     ),
-    "rules": lambda: one("rules", "python3 -m unittest -v tools/checks/test_checks.py", is_repeatable=False),
+    "rules": lambda: one("rules", "python3 -m unittest -v tools/checks/test_checks.py tests/test_evidence.py", is_repeatable=False),
     "instructions": lambda: one("instructions", "tests/instructions/run"),
     "cli": lambda: files("cli", alone=["test_bench", "test_shortages"]),
     "network": lambda: files(

@@ -9,6 +9,8 @@ import subprocess
 import threading
 import time
 
+import evidence
+
 from . import ROOT
 
 # What the test programs print: libtest, unittest, and this project's own runners.
@@ -75,7 +77,10 @@ class Outcome:
     lines: list = dataclasses.field(default_factory=list)
     seconds: float = 0.0
     processor_seconds: float = 0.0
+    # What each test came to, by the names of tests/evidence.py.
+    results: dict = dataclasses.field(default_factory=dict)
     _ran: int = 0
+    _evidence: evidence.Output | None = None
 
     @property
     def is_ok(self):
@@ -87,6 +92,8 @@ class Outcome:
 
     def read(self, line):
         self.lines.append(line)
+        self._evidence = self._evidence or evidence.Output(evidence.suite_of(" ".join(map(str, self.task.command))))
+        evidence.add(self.results, self._evidence.read(line))
         if found := LIBTEST.match(line):
             self.passed += int(found[1])
             self.failed += int(found[2])

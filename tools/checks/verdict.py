@@ -4,6 +4,8 @@ import os
 import re
 import subprocess
 
+import evidence
+
 from . import ROOT
 
 EXPECTED_SKIPS = ROOT / "tests/expected-skips.txt"
@@ -27,6 +29,8 @@ def repeat(schedule):
         for attempt in range(1, REPEATS + 1):
             again = schedule.runner.run(task)
             print(again.text(), flush=True)
+            for result in again.results.items():
+                evidence.add(outcome.results, result)
             # A name that chooses no test passes nothing.
             if not again.is_ok or again.passed == 0:
                 print(f"{name} failed once more, alone, in run {attempt} of {REPEATS}")
@@ -100,9 +104,22 @@ def print_row(width, name, row):
     print(f"{name:{width}}  {row[0]:6.0f}  {row[1]:6.0f}  {row[2]:7.0f}  {row[3]:7.0f}  {row[4]:17.0f}")
 
 
-def faults(outcomes):
-    """What keeps the run from passing, beside failed tests."""
-    found = []
+def missing_evidence(outcomes):
+    """Tests that the feature tables name, and that did not pass in this run of all steps."""
+    results = {}
+    for outcome in outcomes:
+        for result in outcome.results.items():
+            evidence.add(results, result)
+    rows = [row for page in evidence.PAGES for row in evidence.rows(page)]
+    return [
+        f"{row.page}:{row.line}: {test}: {why}: it is named as evidence for: {row.feature}"
+        for row, test, why in evidence.missing(rows, results)
+    ]
+
+
+def faults(outcomes, is_whole):
+    """What keeps the run from passing, beside failed tests. `is_whole`: all steps of the first tier ran."""
+    found = missing_evidence(outcomes) if is_whole and os.environ.get("CI") else []
     if UNSTABLE.exists() and is_whole_history():
         found += [f"tests/unstable.txt: {fault}" for fault in faults_of_unstable_list(UNSTABLE.read_text())]
     if os.environ.get("CI"):

@@ -1,5 +1,6 @@
 """The manager's Docker engine with a real one: `crates/manager/tests/docker_engine.rs`."""
 
+import os
 import re
 import subprocess
 import sys
@@ -14,10 +15,10 @@ ROOT = Path(__file__).resolve().parents[2]
 class Instances(EngineTest):
     def test_instances_run_as_containers(self):
         environment = {"NW_DOCKER_IMAGE": self.IMAGE, "NW_BIN": NW}
-        # Compiled before, as HOME of the tests' engine has no toolchain.
-        command = ["cargo", "test", "--no-run", "-p", "nw-manager", "--test", "docker_engine"]
-        built = self.compile([*command, "--message-format=short"])
-        done = self.engine.run(built, "--nocapture", env=environment, check=False)
+        # Compiled before, as HOME of the tests' engine has no toolchain: by the checks, or here.
+        built = os.environ.get("NW_MANAGER_TESTS") or self.compile()
+        command = [built, "docker_engine", "--nocapture"]
+        done = self.engine.run(*command, env=environment, check=False)
         sys.stderr.write(done.stderr)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("2 passed", done.stdout)
@@ -27,7 +28,9 @@ class Instances(EngineTest):
         )
         self.assertEqual(left, "")
 
-    def compile(self, command):
+    def compile(self):
+        command = ["cargo", "test", "--profile", "checks", "--no-run", "-p", "nw-manager"]
+        command += ["--test", "all", "--message-format=short"]
         done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         found = re.search(r"Executable .*\((.*)\)", done.stderr)

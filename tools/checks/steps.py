@@ -98,7 +98,7 @@ STEPS = {
         environment={"NW_SHARDS": "3"},
     ),
     "interop": lambda: one("interop", "tests/interop/run"),
-    "image": lambda: files("image"),
+    "image": lambda: files("image", left_out=["test_instances"]),
     "kubernetes": lambda: one("kubernetes", "tests/kubernetes/run test_chart"),
     "net": lambda: [
         *files(
@@ -119,7 +119,7 @@ STEPS = {
 QUICK = ["format", "rules", "clippy", "unit"]
 # Steps that need no program.
 # Steps that need the compiled tests.
-WITH_TESTS = {"unit", "vlan", "docs"}
+WITH_TESTS = {"unit", "vlan", "docs", "image"}
 WITHOUT_PROGRAM = {"format", "rules", "clippy", "doctests", "rustdoc", "develop"}
 
 # What the second tier has whole.
@@ -171,11 +171,21 @@ def test_programs():
 def compiled_tasks(names):
     """The tasks of these steps that run compiled test programs."""
     programs = test_programs() if WITH_TESTS & set(names) else []
-    faces = [message["executable"] for message in programs if package_of(message) == "nw-faces"]
-    vlan = Task("vlan", "vlan", ["tests/vm/vlan", *faces], is_repeatable=False)
+    by_crate = {}
+    for message in programs:
+        by_crate.setdefault(package_of(message), []).append(message["executable"])
+    vlan = Task("vlan", "vlan", ["tests/vm/vlan", *by_crate.get("nw-faces", [])], is_repeatable=False)
+    manager = [path for path in by_crate.get("nw-manager", []) if os.path.basename(path).startswith("all-")]
+    instances = Task(
+        "image",
+        "image/test_instances",
+        ["tests/image/run", "test_instances"],
+        environment={"NW_MANAGER_TESTS": " ".join(manager)},
+    )
     return [
         *([unit_task(message) for message in programs] if "unit" in names else []),
-        *([vlan] if "vlan" in names and faces else []),
+        *([vlan] if "vlan" in names else []),
+        *([instances] if "image" in names else []),
     ]
 
 

@@ -4,8 +4,8 @@ Bystanders are `nw bench generate` and `nw bench answer` over Unix and TCP socke
 rate that the router forwarded for them when it was alone in the same run. Router, bystanders and
 attackers share the machine's processors, so each attack is made twice: on another router, which
 only takes processor time (the control), and on the bystanders' own. The throughput under the second
-must be at least KEPT_SHARE_MIN of that under the first. Each attack is made once: failures are not
-retried.
+must be at least a share of that under the first, which bounds.toml has. Each attack is made once:
+failures are not retried.
 
 The router must live, answer, forward for all afterwards, and not grow. Everything uses sockets in
 directories of its own and loopback; attackers are child processes and stop after a few seconds.
@@ -25,15 +25,15 @@ import sys
 import time
 
 from rig import BINARY, HANDSHAKE, Router, register
+from bounds import BOUNDS
 from kit import management as mgmt
 from kit.packets import data, interest, lp, signed_v3, token
 from kit.tlv import comp, name, tlv
 
-KEPT_SHARE_MIN = 0.5
+KEPT_SHARE_MIN = BOUNDS["hostile.kept_share"]["at_least"]
 # The same for attacks that keep the table of pending Interests full, so that each Interest of a
-# bystander evicts another. Measured on two shared cores: 0.45 to 0.86 with 16 faces over UDP, 0.72
-# or more otherwise.
-KEPT_SHARE_MIN_FULL = 0.35
+# bystander evicts another.
+KEPT_SHARE_MIN_FULL = BOUNDS["hostile/full_table.kept_share"]["at_least"]
 ROUNDS = 2
 # For a full table: single rounds of half a second vary from 0.3 to 1, as two processors serve all
 # processes.

@@ -8,7 +8,7 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "conformance"))
+sys.path[:0] = [os.path.join(HERE, "..", "conformance"), os.path.join(HERE, "..")]
 
 from kit import management as mgmt  # noqa: E402
 from kit.packets import signed_v3  # noqa: E402

@@ -5,10 +5,13 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import bounds
 import machine
 from packages import ROOT, build
 
@@ -139,6 +142,7 @@ class Life(unittest.TestCase):
         status = m.run("nw", "status").stdout
         seconds = time.monotonic() - began
         print(f"dpkg -i to the first answer of the router: {seconds:.1f} s")
+        bounds.check(self, "package/deb.first_answer_s", seconds)
         self.assertIn("listens   unix:///run/nfd/nfd.sock", status)
         self.assertEqual(self.active("namewire.service"), "active")
         self.assertEqual(self.active("namewire.socket"), "active")

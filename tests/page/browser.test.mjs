@@ -1,5 +1,6 @@
 // The page of a router in Chromium: what a person sees and does, and what others cannot do.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import test, { after, before } from 'node:test';
@@ -427,27 +428,40 @@ test('screenshots_in_light_dark_and_phone_width', { skip }, async (t) => {
   assert.deepEqual(faults, []);
 });
 
+const BOUNDS = JSON.parse(
+  execFileSync('python3', [new URL('../bounds.py', import.meta.url).pathname]),
+);
+
 // A step of its own, which runs alone: see run.
-const maps = process.env.NW_PAGE_FRAMES === 'no' ? [] : [[200, 50, 35], [1000, 20, 20]];
-for (const [nodes, least, busy] of maps) {
+for (const nodes of process.env.NW_PAGE_FRAMES === 'no' ? [] : [200, 1000]) {
+  const entry = (way) => BOUNDS[`page/map_of_${nodes}_nodes.frames_${way}`];
+  const least = entry('moved').at_least;
   test(`map_of_${nodes}_nodes_draws_${least}_frames_per_second`, { skip }, async (t) => {
     const { measureMap } = await import('./map-speed.mjs');
-    // Other programs share the processor, so the best of three runs counts; `busy` frames are
-    // enough while the map moves, and half of the goal while it is zoomed: NW_STRICT demands all.
+    // Other programs may share the processor: the median of three runs counts, and the number for a
+    // busy machine is enough. NW_STRICT demands the claim.
     const isStrict = Boolean(process.env.NW_STRICT);
-    const bounds = { moved: isStrict ? least : busy, zoomed: isStrict ? least : least / 2 };
-    const best = { moved: 0, zoomed: 0 };
-    const isEnough = () => best.moved >= bounds.moved && best.zoomed >= bounds.zoomed;
-    for (let run = 0; run < 3 && !isEnough(); run += 1) {
+    const bound = (way) => (isStrict ? undefined : entry(way).busy) ?? entry(way).at_least;
+    const rates = { moved: [], zoomed: [] };
+    for (let run = 0; run < 3; run += 1) {
       const measured = await measureMap(t, browser, nodes);
-      for (const way of ['moved', 'zoomed']) {
-        const { framesPerSecond, drawMs } = measured[way];
-        best[way] = Math.max(best[way], framesPerSecond);
+      for (const [way, { framesPerSecond, drawMs }] of Object.entries(measured).filter(([way]) => way in rates)) {
+        rates[way].push(framesPerSecond);
         const figures = `${framesPerSecond.toFixed(0)} frames/s, ${drawMs.toFixed(1)} ms of script`;
         console.log(`${nodes} nodes, ${way}: ${figures}`);
       }
       console.log(`  placed in ${measured.layoutMs.toFixed(0)} ms`);
     }
-    assert.ok(isEnough(), `${JSON.stringify(best)}, wanted ${JSON.stringify(bounds)}`);
+    const median = (way) => rates[way].sort((a, b) => a - b)[1];
+    for (const way of ['moved', 'zoomed']) {
+      const { at_least: claim, busy = claim, reason = '' } = entry(way);
+      console.log(
+        `bound frames ${way}: ${median(way).toFixed(0)}, at least ${claim}, on a busy machine ` +
+          `${busy}: ${reason}`,
+      );
+    }
+    for (const way of ['moved', 'zoomed']) {
+      assert.ok(median(way) >= bound(way), `${way}: ${median(way)} frames/s, wanted ${bound(way)}`);
+    }
   });
 }

@@ -94,7 +94,7 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
         }
     }
     let mut rows = vec![
-        Row::new(row, "ratio_to_swap", &socket.ratios()).at_least(0.9),
+        Row::new(row, "ratio_to_swap", &socket.ratios()),
         socket.row(row, "packets_per_s"),
         Row::new(row, "ratio_to_swap_frames", &frames.ratios()),
         frames.row(row, "packets_per_s_frames"),

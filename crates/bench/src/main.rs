@@ -318,6 +318,9 @@ fn run(
         std::fs::write(&path, report::markdown(&rows, &machine))?;
         eprintln!("written: {}", path.display());
     }
+    for key in report::bounds_without_value(&rows) {
+        eprintln!("no value for the bound {key}");
+    }
     let missed: Vec<_> = rows.iter().filter(|row| !row.meets_bound()).collect();
     for row in &missed {
         eprintln!(

@@ -75,11 +75,11 @@ fn bulk(row: &str, files_per_s: f64) -> Result<Vec<Row>> {
         simulate(SimulatedChain::paper(files_per_s)).map_err(anyhow::Error::msg)?.summary;
     let or_nan = |value: Option<f64>| [value.unwrap_or(f64::NAN)];
     let mut rows = vec![
-        Row::new(row, "goodput_share", &or_nan(simulated.goodput_share)).at_least(0.97),
-        Row::new(row, "retransmitted_share", &[simulated.retransmitted_share]).at_most(0.001),
-        Row::new(row, "pending_in_bdp", &or_nan(simulated.pending_in_bdp)).at_most(4.0),
-        Row::new(row, "time_share", &or_nan(simulated.time_share)).at_most(1.05),
-        Row::new(row, "jain", &[simulated.jain]).at_least(0.95),
+        Row::new(row, "goodput_share", &or_nan(simulated.goodput_share)),
+        Row::new(row, "retransmitted_share", &[simulated.retransmitted_share]),
+        Row::new(row, "pending_in_bdp", &or_nan(simulated.pending_in_bdp)),
+        Row::new(row, "time_share", &or_nan(simulated.time_share)),
+        Row::new(row, "jain", &[simulated.jain]),
     ];
     let plan = ChainPlan::new(Place::new()?.nw);
     let ndnd = std::env::var_os("NDND_BIN").map(|path| RouterProgram::ndnd(Path::new(&path)));
@@ -109,11 +109,6 @@ fn chain_rows(row: &str, unit: &str, own: &BulkResult, other: Option<&BulkResult
     ];
     let make = |(name, value): Value| {
         let made = Row::new(row, format!("{name} ({unit})"), &[value(own)]);
-        let made = match name {
-            "retransmitted_share" => made.at_most(0.001),
-            "jain" => made.at_least(0.95),
-            _ => made.at_least(0.97),
-        };
         match other {
             Some(other) => made.with_reference(value(other)),
             None => made,
@@ -236,9 +231,8 @@ fn beside(row: &str, consumer: &Consumer) -> Result<Vec<Row>> {
     let fair_mbit = 0.5 * plan.rate_mbit * 8000.0 / (8070.0 + 6.0 * 64.0);
     let name = consumer.as_str();
     Ok(vec![
-        Row::new(row, format!("link_share ({name})"), &[link_share]).at_least(0.95),
-        Row::new(row, format!("fair_share ({name})"), &[own.summary.goodput_mbit / fair_mbit])
-            .at_least(0.95),
+        Row::new(row, format!("link_share ({name})"), &[link_share]),
+        Row::new(row, format!("fair_share ({name})"), &[own.summary.goodput_mbit / fair_mbit]),
     ])
 }
 
@@ -323,8 +317,8 @@ fn attacked(row: &str, name: &str) -> Result<Vec<Row>> {
     // Others on this machine delay the router, and so its bystanders.
     let waited = (router.waited() - waited).as_secs_f64() / (3.0 * ATTACK_TIME.as_secs_f64());
     Ok(vec![
-        Row::new(row, "bystander_share", &[result.bystander_share]).at_least(0.95),
-        Row::new(row, "rtt_ratio", &[result.rtt_ratio]).at_most(2.0),
+        Row::new(row, "bystander_share", &[result.bystander_share]),
+        Row::new(row, "rtt_ratio", &[result.rtt_ratio]),
         Row::new(row, "rtt_before_ms", &[result.before.rtt_median_ms]),
         Row::new(row, "rtt_during_ms", &[result.during.rtt_median_ms]),
         Row::new(row, "attack_per_s", &[result.attack.sent as f64 / ATTACK_TIME.as_secs_f64()]),

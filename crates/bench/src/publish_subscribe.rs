@@ -56,7 +56,7 @@ fn lipsin() -> Vec<Row> {
         let reference: Vec<f64> = (0..RUNS).map(|_| comparisons_ns()).collect();
         let row = Row::new(name, "ns_per_packet", &runs)
             .with_reference(crate::report::median(&reference));
-        rows.push(if links == 1 { row.at_most(60.0) } else { row });
+        rows.push(row);
     }
     rows
 }
@@ -218,8 +218,7 @@ fn tree() -> Vec<Row> {
     }
     vec![
         Row::new("pubsub/tree", "us_per_join", &joins)
-            .with_reference(crate::report::median(&whole))
-            .at_most(100.0),
+            .with_reference(crate::report::median(&whole)),
     ]
 }
 
@@ -269,8 +268,8 @@ fn rendezvous() -> Vec<Row> {
     }
     let name = "rendezvous/local";
     vec![
-        Row::new(name, "per_s_core", &per_s).at_least(100_000.0),
-        Row::new(name, "us_per_advertisement_core", &advertise).at_most(2.0),
-        Row::new(name, "bytes_per_item", &bytes).at_most(400.0),
+        Row::new(name, "per_s_core", &per_s),
+        Row::new(name, "us_per_advertisement_core", &advertise),
+        Row::new(name, "bytes_per_item", &bytes),
     ]
 }

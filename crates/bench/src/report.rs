@@ -1,8 +1,9 @@
 //! Rows of results: value, spread, reference, bound. As a table and as JSON.
 
+use nw_report_kit::bounds::{Limit, bound_of_row, bounds};
 use nw_traffic::machine::Machine;
 use serde::{Serialize, Serializer};
-use std::fmt::{self, Display, Write};
+use std::fmt::Write;
 
 /// One result.
 #[derive(Clone, Debug, Serialize)]
@@ -19,47 +20,29 @@ pub struct Row {
     pub reference: Option<f64>,
     /// Value divided by reference.
     pub ratio: Option<f64>,
-    /// Bound of the value.
-    pub bound: Option<Bound>,
+    /// Bound of the value, from `bounds.toml` by the row's name and unit.
+    #[serde(serialize_with = "as_text")]
+    pub bound: Option<Limit>,
 }
 
-/// A bound that the project sets for a value.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bound {
-    /// The value should be at most this. Written `<= 150`.
-    AtMost(f64),
-    /// The value should be at least this. Written `>= 0.8`.
-    AtLeast(f64),
-}
-
-impl Display for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Bound::AtMost(bound) => write!(f, "<= {bound}"),
-            Bound::AtLeast(bound) => write!(f, ">= {bound}"),
-        }
-    }
-}
-
-impl Serialize for Bound {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
+fn as_text<S: Serializer>(bound: &Option<Limit>, serializer: S) -> Result<S::Ok, S::Error> {
+    bound.map(|limit| limit.to_string()).serialize(serializer)
 }
 
 impl Row {
     /// Creates a row from the values of several runs.
     pub fn new(name: impl Into<String>, unit: impl Into<String>, runs: &[f64]) -> Self {
+        let (name, unit) = (name.into(), unit.into());
         let mut sorted = runs.to_vec();
         sorted.sort_by(f64::total_cmp);
         Row {
-            name: name.into(),
-            unit: unit.into(),
             value: median(runs),
             spread: sorted.last().unwrap_or(&0.0) - sorted.first().unwrap_or(&0.0),
             reference: None,
             ratio: None,
-            bound: None,
+            bound: bound_of_row(&name, &unit).map(|bound| bound.limit),
+            name,
+            unit,
         }
     }
 
@@ -71,28 +54,29 @@ impl Row {
         self
     }
 
-    /// Adds an upper bound of the value.
+    /// Lowers the bound to a value of the same run, if that is less.
     #[must_use]
-    pub const fn at_most(mut self, bound: f64) -> Self {
-        self.bound = Some(Bound::AtMost(bound));
-        self
-    }
-
-    /// Adds a lower bound of the value.
-    #[must_use]
-    pub const fn at_least(mut self, bound: f64) -> Self {
-        self.bound = Some(Bound::AtLeast(bound));
+    pub fn also_at_most(mut self, value: f64) -> Self {
+        let least = self.bound.map_or(value, |bound| bound.value().min(value));
+        self.bound = Some(Limit::AtMost(least));
         self
     }
 
     /// Returns true if the row keeps its bound, or has none.
     pub fn meets_bound(&self) -> bool {
-        match self.bound {
-            Some(Bound::AtMost(bound)) => self.value <= bound,
-            Some(Bound::AtLeast(bound)) => self.value >= bound,
-            None => true,
-        }
+        self.bound.is_none_or(|bound| bound.holds(self.value))
     }
+}
+
+/// Returns the keys of bounds that belong to measured rows, but to none of their values: a value
+/// was left out, or a key is wrong.
+pub fn bounds_without_value(rows: &[Row]) -> Vec<&'static str> {
+    let is_open = |key: &&str| {
+        let (row, unit) = key.rsplit_once('.').unwrap_or((key, ""));
+        let mut named = rows.iter().filter(|one| one.name == row).peekable();
+        named.peek().is_some() && named.all(|one| one.unit.split(" (").next() != Some(unit))
+    };
+    bounds().keys().map(String::as_str).filter(is_open).collect()
 }
 
 /// Returns the median of values in any order.
@@ -193,15 +177,19 @@ mod tests {
 
     #[test]
     fn row_of_runs_has_median_ratio_and_bound() {
-        let row = Row::new("a", "ns", &[3.0, 1.0, 2.0]).with_reference(4.0).at_most(2.0);
+        let row = Row::new("a", "ns", &[3.0, 1.0, 2.0]).with_reference(4.0).also_at_most(2.0);
         assert_eq!((row.value, row.spread, row.ratio), (2.0, 2.0, Some(0.5)));
         assert!(row.meets_bound());
-        let missed = Row::new("b", "ratio", &[0.5]).at_least(0.8);
+        let missed = Row::new("forward/veth/udp", "ratio_to_null", &[0.5]);
         assert!(!missed.meets_bound());
+        let other = Row::new("forward/veth/udp", "busy", &[0.5]);
+        assert_eq!(other.bound, None);
+        assert_eq!(bounds_without_value(&[other]), ["forward/veth/udp.ratio_to_null"]);
+        assert_eq!(bounds_without_value(std::slice::from_ref(&missed)), Vec::<&str>::new());
         let page = markdown(&[row, missed], &Machine::here());
         assert!(page.contains("| `a` | ns | 2.00 | 2.00 | 4.00 | 0.50 | <= 2 | kept |"), "{page}");
         assert!(
-            page.contains("| `b` | ratio | 0.50 | 0.00 |  |  | >= 0.8 | **missed** |"),
+            page.contains("| ratio_to_null | 0.50 | 0.00 |  |  | >= 0.8 | **missed** |"),
             "{page}"
         );
     }

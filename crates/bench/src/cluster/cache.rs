@@ -27,7 +27,7 @@ pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
         alone.push(one);
     }
     Ok(vec![
-        Row::new(row, "points_apart", &points).at_most(2.0),
+        Row::new(row, "points_apart", &points),
         Row::new(row, "hits_percent", &together).with_reference(median(&alone)),
     ])
 }

@@ -42,8 +42,8 @@ pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
         aborted.push(downloads);
     }
     Ok(vec![
-        Row::new(row, "seconds_until_resumed", &silent).at_most(3.0),
-        Row::new(row, "downloads_aborted", &[aborted.iter().sum()]).at_most(0.0),
+        Row::new(row, "seconds_until_resumed", &silent),
+        Row::new(row, "downloads_aborted", &[aborted.iter().sum()]),
     ])
 }
 

@@ -55,7 +55,7 @@ pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
     );
     let each = |packets: u64| packets as f64 / f64::from(NAMES);
     Ok(vec![
-        Row::new(row, "packets_per_name", &[each(asked)]).at_most(1.0),
+        Row::new(row, "packets_per_name", &[each(asked)]),
         // Other packets on the link, such as address resolution.
         Row::new(row, "frames_per_name", &[each(passed.received_packets)]),
     ])

@@ -28,8 +28,8 @@ pub fn run(row: &str, plan: &Plan) -> Result<Vec<Row>> {
         moved.push(of_names);
     }
     Ok(vec![
-        Row::new(row, "lost_packets", &[lost.iter().sum()]).at_most(0.0),
-        Row::new(row, "names_moved", &moved).at_most(0.27),
+        Row::new(row, "lost_packets", &[lost.iter().sum()]),
+        Row::new(row, "names_moved", &moved),
     ])
 }
 

@@ -295,7 +295,7 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     if is_udp {
         rows.push(gbit(row, &udp).with_reference(gbit("", &unix).value));
-        rows.push(Row::new(row, "ratio_to_unix", &ratios(&udp, &unix)).at_least(0.4));
+        rows.push(Row::new(row, "ratio_to_unix", &ratios(&udp, &unix)));
         rows.push(Row::new(
             row,
             "cpu_us_per_exchange",
@@ -306,11 +306,11 @@ pub fn run(row: &str) -> Result<Vec<Row>> {
         let relay_cpu = Row::new("", "", &figures(&relay, Transfer::cpu_us_per_exchange)).value;
         rows.push(gbit(row, &unix).with_reference(gbit("", &relay).value));
         let ratio = Row::new(row, "ratio_to_relay", &ratios(&unix, &relay));
-        rows.push(if len == 8000 { ratio.at_least(0.8) } else { ratio });
+        rows.push(ratio);
         let cpu =
             Row::new(row, "cpu_us_per_exchange", &figures(&unix, Transfer::cpu_us_per_exchange));
         let cpu = if relay_cpu > 0.0 { cpu.with_reference(relay_cpu) } else { cpu };
-        rows.push(if len == 8000 { cpu.at_most(6.0) } else { cpu });
+        rows.push(cpu);
         rows.extend(about(row, &unix));
     }
     Ok(rows)

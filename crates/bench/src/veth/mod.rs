@@ -93,8 +93,7 @@ fn report(row: &str, routed: &[ForwardResult], null: &[ForwardResult]) -> Vec<Ro
             row,
             "ratio_to_null",
             &ratios(|routed, null| routed.packets_per_s / null.packets_per_s),
-        )
-        .at_least(0.8),
+        ),
         Row::new(
             row,
             "ratio_to_null_by_cpu",

@@ -3,8 +3,12 @@ and are not judged here; what must hold on any machine is."""
 
 import json
 import subprocess
+import sys
 import unittest
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import bounds
 from network import NW, NetworkTest
 
 TIMEOUT_S = 150
@@ -22,12 +26,10 @@ class Paper(NetworkTest):
             stdin=subprocess.DEVNULL,
             check=False,
         )
-        # 1: a bound was missed, or the machine was too busy. Both are told, and judged by
-        # `make bench`.
-        self.assertIn(completed.returncode, (0, 1), completed.stderr)
         self.assertNotIn("panicked", completed.stderr)
         self.assertIn("mundn.html", completed.stdout, completed.stderr)
         report = json.loads((output / "mundn.json").read_text())
+        bounds.check_verdict(self, completed, report)
         self.assertEqual(len(report["processes"]), ROWS)
         for result in report["processes"]:
             self.assertGreater(result["mbit"], 0, result)
@@ -36,18 +38,12 @@ class Paper(NetworkTest):
             self.assertGreater(report[name]["mbit"], 0, name)
         self.assertEqual(sorted(report["chain"]["cpu_percent"]), ["br~1", "cs~1", "nr~1", "pd~1"])
         scaling = report["scaling"]
-        counts = [scaling[name] for name in ("lost", "duplicates", "refused")]
-        self.assertEqual(counts, [0, 0, 0], scaling)
-        self.assertTrue(scaling["end_equals_start"], scaling)
         self.assertGreaterEqual(len(scaling["decisions"]), 2, "up and down again")
         self.assertIn("2 instances instead of 1", scaling["decisions"][0])
         poisoning = report["poisoning"]
-        self.assertEqual(poisoning["false_alarms"], 0, poisoning)
-        self.assertTrue(poisoning["end_equals_start"], poisoning)
         self.assertEqual(len(poisoning["attacks"]), 1, poisoning)
         attack = poisoning["attacks"][0]
         self.assertGreater(attack["fakes_before"], 0, attack)
-        self.assertEqual(attack["fakes_after"], 0, attack)
         self.assertEqual(attack["places"][:2], ["cs1", "br"], "towards the origin")
         order = ("start", "detected", "verifier", "confirmed", "isolated", "end", "gone")
         times = [attack[f"{name}_s"] for name in order]

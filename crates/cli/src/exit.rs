@@ -48,6 +48,7 @@ statuses! {
     Nack = 7, "Nack", "the Interest was answered by a Nack";
     Unverified = 8, "not verified",
         "Data was not accepted: wrong digest or signature, or a signer that is not trusted";
+    Inconclusive = 9, "no verdict", "measured, but the conditions did not allow a verdict";
     Interrupted = 130, "interrupted", "ended by Ctrl-C or SIGTERM before it was done";
 }
 

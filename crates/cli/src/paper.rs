@@ -1,19 +1,21 @@
 //! `nw paper`: repeats experiments of published papers in a testbed or in the simulator.
 
+use crate::exit::Status;
 use crate::output::json_line;
 use crate::signals::StopFlag;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use nw_experiments::{
     AUGUSTUS_FIGURES, AugustusOptions, AugustusPaper, BLACKADDER_FIGURES, BlackadderOptions,
-    BlackadderReport, BulkReport, Csr, FIGURES, MundnOptions, MundnReport, Options, Paper, Part,
-    Report, SimulatedChain, Watch, augustus, augustus_page, blackadder, blackadder_page,
+    BulkReport, Check, Conditions, Csr, FIGURES, Judged, MundnOptions, MundnReport, Options, Paper,
+    Part, SimulatedChain, Verdict, Watch, augustus, augustus_page, blackadder, blackadder_page,
     blackadder_paper, bulk_page, mundn, mundn_page, mundn_paper, page, run, simulate,
     through_chain,
 };
 use nw_testbed::{ChainPlan, ChainTransport, RouterProgram};
+use serde::Serialize;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -240,21 +242,72 @@ fn repeat_mundn(args: &MundnArguments) -> Result<ExitCode> {
         image: args.image.clone(),
     };
     let report = mundn(&options, &watch)?;
-    for (name, text) in [
-        ("mundn.html", mundn_page(&report, &mundn_paper())),
-        ("mundn.json", serde_json::to_string_pretty(&report)?),
-    ] {
-        let path = args.output.join(name);
+    write_report(&report, mundn_page(&report, &mundn_paper()), &args.output, "mundn")?;
+    if !args.json {
+        print_mundn(&report)?;
+    }
+    conclude(&report, args.json, &args.output.join("mundn.html"))
+}
+
+/// Prints what a run comes to, and returns its exit status: the same for every paper.
+fn conclude<R: Judged + Serialize>(report: &R, json: bool, page: &Path) -> Result<ExitCode> {
+    let concluded = Concluded::new(report);
+    if json {
+        json_line(&concluded)?;
+        return Ok(status(concluded.verdict).into());
+    }
+    let Concluded { checks, problems, verdict, .. } = concluded;
+    checks.iter().try_for_each(|check| outln!("{}", check.statement()))?;
+    problems.iter().try_for_each(|problem| outln!("{problem}"))?;
+    let missed = checks.iter().filter(|check| !check.holds()).count();
+    let sentence = match verdict {
+        Verdict::Inconclusive => "The conditions did not allow a verdict".to_owned(),
+        _ if checks.is_empty() => "No statement was judged".to_owned(),
+        Verdict::Holds => format!("All {} statements hold", checks.len()),
+        Verdict::DoesNotHold => format!("{missed} of {} statements do not hold", checks.len()),
+    };
+    outln!("{sentence}: {}", page.display())?;
+    Ok(status(verdict).into())
+}
+
+const fn status(verdict: Verdict) -> Status {
+    match verdict {
+        Verdict::Holds => Status::Done,
+        Verdict::DoesNotHold => Status::Failed,
+        Verdict::Inconclusive => Status::Inconclusive,
+    }
+}
+
+/// A report with its statements and its verdict, as JSON.
+#[derive(Serialize)]
+struct Concluded<'a, R> {
+    #[serde(flatten)]
+    report: &'a R,
+    checks: Vec<Check>,
+    problems: Vec<String>,
+    verdict: Verdict,
+}
+
+impl<'a, R: Judged> Concluded<'a, R> {
+    fn new(report: &'a R) -> Self {
+        let (checks, problems, verdict) = (report.checks(), report.problems(), report.verdict());
+        Concluded { report, checks, problems, verdict }
+    }
+}
+
+/// Writes the page and the JSON of a report.
+fn write_report<R: Judged + Serialize>(
+    report: &R,
+    page: String,
+    folder: &Path,
+    name: &str,
+) -> Result<()> {
+    let concluded = Concluded::new(report);
+    for (kind, text) in [("html", page), ("json", serde_json::to_string_pretty(&concluded)?)] {
+        let path = folder.join(format!("{name}.{kind}"));
         fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
     }
-    if args.json {
-        json_line(&report)?;
-    } else {
-        print_mundn(args, &report)?;
-    }
-    // Like a test, it fails if a bound is missed or if the conditions make the result meaningless.
-    let holds = report.misses().is_empty() && report.problems().is_empty();
-    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(())
 }
 
 const fn mundn_part(part: MundnPart) -> Part {
@@ -266,7 +319,7 @@ const fn mundn_part(part: MundnPart) -> Part {
     }
 }
 
-fn print_mundn(args: &MundnArguments, report: &MundnReport) -> Result<()> {
+fn print_mundn(report: &MundnReport) -> Result<()> {
     for result in &report.processes {
         outln!("{}: {:.0} Mbit/s, {:.2} µs", result.row, result.mbit, result.cpu_us)?;
     }
@@ -293,9 +346,7 @@ fn print_mundn(args: &MundnArguments, report: &MundnReport) -> Result<()> {
             poisoning.fakes_after()
         )?;
     }
-    let sentences = [report.misses(), report.problems(), report.left_out.clone()].concat();
-    sentences.iter().try_for_each(|text| outln!("{text}"))?;
-    Ok(outln!("{}", args.output.join("mundn.html").display())?)
+    Ok(report.left_out.iter().try_for_each(|text| outln!("{text}"))?)
 }
 
 fn bulk(args: &BulkArguments) -> Result<ExitCode> {
@@ -317,9 +368,12 @@ fn bulk(args: &BulkArguments) -> Result<ExitCode> {
         report.runs.push(simulate(chain).map_err(anyhow::Error::msg)?);
     }
     if args.lab {
+        report.conditions = Some(Conditions::observe()?);
         for (name, plan) in laboratory_plans(args)? {
+            let is_own = matches!(plan.router, RouterProgram::Namewire(_));
             for files_per_s in &args.files_per_s {
-                report.runs.push(through_chain(&plan, &name, *files_per_s, &watch)?);
+                let run = through_chain(&plan, &name, *files_per_s, &watch)?;
+                if is_own { &mut report.runs } else { &mut report.references }.push(run);
             }
         }
     } else {
@@ -327,23 +381,12 @@ fn bulk(args: &BulkArguments) -> Result<ExitCode> {
             "Real routers were not run: --lab does that, with the rights of root.".to_owned(),
         );
     }
-    for (name, text) in [
-        ("bulk.html", bulk_page(&report, &Paper::read())),
-        ("bulk.json", serde_json::to_string_pretty(&report)?),
-    ] {
-        let path = args.output.join(name);
-        fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
+    write_report(&report, bulk_page(&report, &Paper::read()), &args.output, "bulk")?;
+    if !args.json {
+        report.all().try_for_each(|run| outln!("{}\n", run.describe()))?;
+        report.left_out.iter().try_for_each(|text| outln!("{text}"))?;
     }
-    if args.json {
-        json_line(&report)?;
-    } else {
-        for run in &report.runs {
-            let mark = if BulkReport::holds(run) { "holds" } else { "misses the bounds" };
-            outln!("{} ({mark})\n", run.describe())?;
-        }
-        outln!("{}", args.output.join("bulk.html").display())?;
-    }
-    Ok(ExitCode::SUCCESS)
+    conclude(&report, args.json, &args.output.join("bulk.html"))
 }
 
 fn repeat_augustus(args: &AugustusArguments) -> Result<ExitCode> {
@@ -365,25 +408,12 @@ fn repeat_augustus(args: &AugustusArguments) -> Result<ExitCode> {
     let watch = Watch { is_interrupted: &|| stop_flag.is_set(), progress: &report_progress };
     let report = augustus(&options, &watch)?;
     let paper = AugustusPaper::read();
-    for (name, text) in [
-        ("augustus.html", augustus_page(&report, &paper)),
-        ("augustus.json", serde_json::to_string_pretty(&report)?),
-    ] {
-        let path = args.output.join(name);
-        fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
+    write_report(&report, augustus_page(&report, &paper), &args.output, "augustus")?;
+    if !args.json {
+        report.sentences(&paper).iter().try_for_each(|sentence| outln!("{sentence}\n"))?;
+        report.left_out.iter().try_for_each(|sentence| outln!("{sentence}"))?;
     }
-    if args.json {
-        json_line(&report)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    for sentence in report.sentences(&paper) {
-        outln!("{sentence}\n")?;
-    }
-    for sentence in report.left_out.iter().cloned().chain(report.problems()) {
-        outln!("{sentence}")?;
-    }
-    outln!("{}", args.output.join("augustus.html").display())?;
-    Ok(ExitCode::SUCCESS)
+    conclude(&report, args.json, &args.output.join("augustus.html"))
 }
 
 fn repeat_blackadder(args: &BlackadderArguments) -> Result<ExitCode> {
@@ -400,33 +430,12 @@ fn repeat_blackadder(args: &BlackadderArguments) -> Result<ExitCode> {
     let report_progress = |text: &str| note!("{:>4} s  {text}", started.elapsed().as_secs());
     let watch = Watch { is_interrupted: &|| stop_flag.is_set(), progress: &report_progress };
     let report = blackadder(&options, &watch)?;
-    for (name, text) in [
-        ("blackadder.html", blackadder_page(&report, &blackadder_paper())),
-        ("blackadder.json", serde_json::to_string_pretty(&report)?),
-    ] {
-        let path = args.output.join(name);
-        fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
+    let page = blackadder_page(&report, &blackadder_paper());
+    write_report(&report, page, &args.output, "blackadder")?;
+    if !args.json {
+        report.left_out.iter().try_for_each(|sentence| outln!("{sentence}"))?;
     }
-    if args.json {
-        json_line(&report)?;
-    } else {
-        print_blackadder(args, &report)?;
-    }
-    // Like a test, it fails if a statement does not hold or if the conditions make it meaningless.
-    let holds = report.checks.iter().all(|check| check.holds) && report.problems().is_empty();
-    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn print_blackadder(args: &BlackadderArguments, report: &BlackadderReport) -> Result<()> {
-    for check in &report.checks {
-        let mark = if check.holds { "holds" } else { "does not hold" };
-        outln!("{}: {mark}", check.text)?;
-    }
-    let sentences = report.left_out.iter().cloned().chain(report.problems());
-    for sentence in sentences {
-        outln!("{sentence}")?;
-    }
-    Ok(outln!("{}", args.output.join("blackadder.html").display())?)
+    conclude(&report, args.json, &args.output.join("blackadder.html"))
 }
 
 /// Returns the chains to simulate: the paper's at each load, and its largest load at 100 times the
@@ -435,9 +444,7 @@ fn simulated_chains(args: &BulkArguments) -> Vec<SimulatedChain> {
     let mut chains: Vec<_> = args.files_per_s.iter().copied().map(SimulatedChain::paper).collect();
     if !args.quick {
         let largest = args.files_per_s.iter().copied().fold(0.1, f64::max);
-        let paper = SimulatedChain::paper(largest);
-        chains.push(SimulatedChain { rate_mbit: 10_000.0, size: 100, ..paper });
-        chains.push(SimulatedChain { hops: 20, delay_ms: 1.0, ..paper });
+        chains.extend(SimulatedChain::others(largest));
     }
     chains
 }
@@ -476,36 +483,13 @@ fn csr(args: &CsrArguments) -> Result<ExitCode> {
     let report_progress = |text: &str| note!("{:>4} s  {text}", started.elapsed().as_secs());
     let watch = Watch { is_interrupted: &|| stop_flag.is_set(), progress: &report_progress };
     let report = run(&options, &watch)?;
-    write(args, &report)?;
-    if args.json {
-        json_line(&report)?;
-    } else {
+    write_report(&report, page(&report, &Csr::read()), &args.output, "csr")?;
+    if !args.json {
         for finding in &report.findings {
             outln!("Figure {}. {}\n", finding.figure, finding.sentence())?;
         }
-        let html = args.output.join("csr.html");
-        outln!(
-            "{} of {} figures agree with the paper's: {}",
-            report.agreeing(),
-            report.findings.len(),
-            html.display()
-        )?;
-        for problem in report.conditions.problems() {
-            outln!("{problem}")?;
-        }
+        let (agreeing, all) = (report.agreeing(), report.findings.len());
+        outln!("{agreeing} of {all} figures agree with the paper's.")?;
     }
-    // Like a test, it fails if a figure disagrees or if the conditions make the result meaningless.
-    Ok(if report.is_conclusive() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn write(args: &CsrArguments, report: &Report) -> Result<()> {
-    let files = [
-        ("csr.html", page(report, &Csr::read())),
-        ("csr.json", serde_json::to_string_pretty(report)?),
-    ];
-    for (name, text) in files {
-        let path = args.output.join(name);
-        fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
-    }
-    Ok(())
+    conclude(&report, args.json, &args.output.join("csr.html"))
 }

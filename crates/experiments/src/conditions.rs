@@ -3,8 +3,10 @@
 use nw_report_kit::page::escape;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// Time for which the machine is observed before the runs.
+const IDLE_PERIOD: Duration = Duration::from_millis(500);
 /// Maximum share of all processors that other programs may use before a testbed is built.
 const BUSY_BEFORE_MAX: f64 = 0.15;
 /// Maximum share of all processors in use during a point. Above it, something other than the
@@ -51,6 +53,19 @@ impl Conditions {
             load_1min: load.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0.0),
             ..Conditions::default()
         }
+    }
+
+    /// Returns the conditions of a run that begins now, after half a second in which only other
+    /// programs run.
+    ///
+    /// # Errors
+    /// If the kernel does not tell the processor times.
+    pub fn observe() -> std::io::Result<Conditions> {
+        let mut conditions = Conditions::begin();
+        let before = ProcessorTime::now()?;
+        std::thread::sleep(IDLE_PERIOD);
+        conditions.note_before(ProcessorTime::now()?.busy_since(&before));
+        Ok(conditions)
     }
 
     /// Records the share of the processors in use without a testbed.

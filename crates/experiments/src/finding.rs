@@ -2,6 +2,7 @@
 //! tolerance.
 
 use crate::caching::Caching;
+use crate::check::{Check, Relation, Source};
 use crate::multicast::Multicast;
 use crate::paper_data::Csr;
 use crate::report::Report;
@@ -10,107 +11,6 @@ use crate::timeline::Timeline;
 use crate::weights::Weights;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
-
-/// The relation between a measured number and the expected one.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Relation {
-    /// The deviation is at most this share of the expected number.
-    Within(f64),
-    /// The number is at most the expected one.
-    AtMost,
-    /// The number is at least the expected one.
-    AtLeast,
-}
-
-/// The source of an expected number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Source {
-    /// The paper's text.
-    Paper,
-    /// A model of this project, computed from numbers in the paper's text.
-    Model,
-    /// A bound of this project, where the paper gives no number.
-    Bound,
-}
-
-impl Source {
-    /// Returns a description.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Source::Paper => "the paper",
-            Source::Model => "our model",
-            Source::Bound => "our bound",
-        }
-    }
-}
-
-/// The comparison of a measured number with the expected one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Check {
-    /// The description of the number.
-    pub what: String,
-    /// The measured number.
-    pub here: f64,
-    /// The expected number.
-    #[serde(rename = "wanted")]
-    pub paper: f64,
-    /// The source of the expected number.
-    pub source: Source,
-    /// The relation between the two.
-    pub relation: Relation,
-}
-
-impl Check {
-    fn new(what: impl Into<String>, here: f64, paper: f64, relation: Relation) -> Check {
-        Check { what: what.into(), here, paper, relation, source: Source::Paper }
-    }
-
-    /// Sets the source of the expected number.
-    fn from(self, source: Source) -> Check {
-        Check { source, ..self }
-    }
-
-    /// Returns true if the relation holds. It never holds for NaN.
-    pub fn holds(&self) -> bool {
-        match self.relation {
-            Relation::Within(share) => (self.here - self.paper).abs() <= share * self.paper.abs(),
-            Relation::AtMost => self.here <= self.paper,
-            Relation::AtLeast => self.here >= self.paper,
-        }
-    }
-
-    /// Returns the used share of the tolerance, which is above 1 if the check does not hold.
-    fn margin_used(&self) -> f64 {
-        let used = match self.relation {
-            Relation::Within(share) => (self.here - self.paper).abs() / (share * self.paper.abs()),
-            Relation::AtMost => self.here / self.paper,
-            Relation::AtLeast => self.paper / self.here,
-        };
-        if used.is_nan() { f64::INFINITY } else { used }
-    }
-
-    /// Returns a description.
-    pub fn describe(&self) -> String {
-        let expected = match self.relation {
-            Relation::Within(share) => format!("{} ± {:.0} %", short(self.paper), 100.0 * share),
-            Relation::AtMost => format!("at most {}", short(self.paper)),
-            Relation::AtLeast => format!("at least {}", short(self.paper)),
-        };
-        format!(
-            "{} is {} (expected by {}: {expected})",
-            self.what,
-            short(self.here),
-            self.source.as_str()
-        )
-    }
-}
-
-fn short(value: f64) -> String {
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
 
 /// The result of a figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -255,29 +155,19 @@ fn figure_8(csr: &Csr, scale: &Scale, share: f64) -> Finding {
         let most = cell.member_cpu.iter().copied().fold(0.0, f64::max) / share;
         let least = cell.member_cpu.iter().copied().fold(f64::INFINITY, f64::min) / share;
         let with = count(cell.downloads, "download");
-        checks.push(
-            Check::new(
-                format!(
-                    "the busiest member's processor time over the least busy one's with {with}"
-                ),
-                most / least,
-                1.15,
-                Relation::AtMost,
-            )
-            .from(Source::Bound),
-        );
-        checks.push(
-            Check::new(
-                format!("the balancer's processor time over the least busy member's with {with}"),
-                cell.balancer_cpu / share / least,
-                0.8,
-                Relation::AtMost,
-            )
-            .from(Source::Bound),
-        );
+        checks.push(Check::bound(
+            "paper/csr.busiest_member",
+            format!("the busiest member's processor time over the least busy one's with {with}"),
+            most / least,
+        ));
+        checks.push(Check::bound(
+            "paper/csr.balancer",
+            format!("the balancer's processor time over the least busy member's with {with}"),
+            cell.balancer_cpu / share / least,
+        ));
         if cell.downloads >= MEMBERS {
             let what = format!("the busiest member's load, in its own processor, with {with}");
-            checks.push(Check::new(what, most, 0.85, Relation::AtLeast).from(Source::Bound));
+            checks.push(Check::bound("paper/csr.member_load", what, most));
         }
         last = (most, least, cell.balancer_cpu / share);
     }
@@ -392,7 +282,7 @@ fn figure_12(csr: &Csr, caching: &Caching) -> Finding {
             Relation::Within(0.05),
         ),
         // Only version discovery goes to the producer again.
-        Check::new("the same in the second", second, 0.02, Relation::AtMost).from(Source::Bound),
+        Check::bound("paper/csr.second_download", "the same in the second", second),
     ];
     let here = format!(
         "the producer sent and received {:.1} % of what the consumer did in the first download, and {:.2} % in the second",
@@ -482,25 +372,6 @@ fn count(count: usize, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn check_holds_by_its_relation() {
-        let check = |here, relation| Check::new("a", here, 2.0, relation);
-        assert!(
-            check(2.19, Relation::Within(0.1)).holds()
-                && !check(2.3, Relation::Within(0.1)).holds()
-        );
-        assert!(check(2.0, Relation::AtMost).holds() && !check(2.1, Relation::AtMost).holds());
-        assert!(check(2.0, Relation::AtLeast).holds() && !check(1.9, Relation::AtLeast).holds());
-        assert!(
-            !check(f64::NAN, Relation::Within(9.0)).holds()
-                && !check(f64::NAN, Relation::AtMost).holds()
-        );
-        assert_eq!(
-            check(2.3, Relation::Within(0.1)).describe(),
-            "a is 2.3 (expected by the paper: 2 ± 10 %)"
-        );
-    }
 
     #[test]
     fn figure_without_measurement_does_not_agree() {

@@ -11,6 +11,7 @@ mod augustus;
 pub mod blackadder;
 mod bulk;
 mod caching;
+mod check;
 mod conditions;
 mod finding;
 mod multicast;
@@ -31,13 +32,14 @@ pub use augustus::{
     Placement, augustus, augustus_page,
 };
 pub use blackadder::{
-    BLACKADDER_FIGURES, BlackadderCheck, BlackadderOptions, BlackadderPoint, BlackadderReport,
-    blackadder, blackadder_page, blackadder_paper,
+    BLACKADDER_FIGURES, BlackadderOptions, BlackadderPoint, BlackadderReport, blackadder,
+    blackadder_page, blackadder_paper,
 };
 pub use bulk::{BulkReport, Paper, SimulatedChain, bulk_page, paper_plan, simulate, through_chain};
 pub use caching::Caching;
+pub use check::{Check, Judged, Relation, Source, Verdict};
 pub use conditions::Conditions;
-pub use finding::{Check, Finding, Relation, Source};
+pub use finding::Finding;
 pub use multicast::Multicast;
 pub use mundn::{
     ChainResult, ElementResult, MundnOptions, MundnReport, Part, PoisoningResult, Scaling, mundn,

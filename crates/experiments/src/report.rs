@@ -1,8 +1,9 @@
 //! The report of a run as JSON, and as an HTML page with each figure beside the paper's.
 
 use crate::caching::Caching;
+use crate::check::{Check, Judged};
 use crate::conditions::{Conditions, write_problems};
-use crate::finding::{Check, Finding, findings};
+use crate::finding::{Finding, findings};
 use crate::multicast::Multicast;
 use crate::paper_data::Csr;
 use crate::scale::{Cell, MEMBERS, MEMBERS_MAX, Scale};
@@ -65,10 +66,20 @@ impl Report {
     pub fn agreeing(&self) -> usize {
         self.findings.iter().filter(|finding| finding.agrees()).count()
     }
+}
 
-    /// Returns true if every figure agrees and the conditions make this conclusive.
-    pub fn is_conclusive(&self) -> bool {
-        self.agreeing() == self.findings.len() && self.conditions.problems().is_empty()
+impl Judged for Report {
+    fn checks(&self) -> Vec<Check> {
+        self.findings.iter().flat_map(|finding| finding.checks.clone()).collect()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let mut problems = self.conditions.problems();
+        let unmeasured = self.findings.iter().filter(|finding| finding.checks.is_empty());
+        problems.extend(
+            unmeasured.map(|finding| format!("Figure {}: nothing was measured.", finding.figure)),
+        );
+        problems
     }
 }
 
@@ -84,7 +95,7 @@ pub fn page(report: &Report, csr: &Csr) -> String {
         report.findings.len(),
         if report.setup.quick { " A quick run: short downloads, fewer points." } else { "" }
     );
-    write_problems(&report.conditions.problems(), &mut out);
+    write_problems(&report.problems(), &mut out);
     let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(&report.conditions.describe()));
     out.push_str("<h2>What differs from the paper's testbed</h2>\n<ul>\n");
     for paragraph in report.setup.describe() {

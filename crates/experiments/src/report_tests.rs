@@ -1,6 +1,7 @@
 //! Tests with made-up results that equal the paper's, and with changes that must be detected.
 
 use super::*;
+use crate::check::Verdict;
 use crate::setup::{FIGURES, Machine};
 use crate::timeline::Stage;
 
@@ -181,9 +182,9 @@ fn changed_result_does_not_agree() {
 #[test]
 fn inconclusive_conditions_are_at_the_top_of_the_page() {
     let mut report = paper_report();
-    assert!(report.is_conclusive());
+    assert_eq!(report.verdict(), Verdict::Holds);
     report.conditions.note_before(0.6);
-    assert!(!report.is_conclusive(), "the figures agree, but the conditions are bad");
+    assert_eq!(report.verdict(), Verdict::Inconclusive, "the conditions are bad");
     let page = page(&report, &Csr::read());
     let problem =
         page.find("Other programs used up to 60 % of the processors").expect("the problem");
@@ -191,7 +192,7 @@ fn inconclusive_conditions_are_at_the_top_of_the_page() {
     let mut report = paper_report();
     report.multicast.as_mut().expect("made").producer_mbit = 300.0;
     report.evaluate(&Csr::read(), &FIGURES);
-    assert!(!report.is_conclusive(), "a figure disagrees");
+    assert_eq!(report.verdict(), Verdict::DoesNotHold, "a figure disagrees");
 }
 
 #[test]

@@ -129,6 +129,11 @@ pub enum Command {
     #[command(subcommand)]
     Lab(crate::lab::LabCommand),
     /// Repeat the experiments of published papers, and compare the results
+    ///
+    /// Each prints statements, the measured number beside the expected one, and whether they hold.
+    /// The exit status is 0 if all hold, 1 if one does not, and 9 if the conditions did not allow a
+    /// verdict, such as other programs that used the processors. Statements that do not depend on
+    /// the machine are judged under any conditions.
     #[command(subcommand)]
     Paper(crate::paper::PaperCommand),
     /// Build container images of this program

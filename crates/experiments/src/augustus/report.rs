@@ -2,6 +2,7 @@
 
 use super::placement::allowed_count;
 use super::{AugustusPaper, HostKind, Placement};
+use crate::check::{Check, Judged, Relation, write_statements};
 use nw_report_kit::chart::{Axis, Chart, Line, Scale, Style};
 use nw_report_kit::page::{escape, head};
 use nw_router::placement::Machine as Processors;
@@ -183,9 +184,22 @@ impl AugustusReport {
         }
         sentences
     }
+}
 
-    /// Returns sentences about conditions that make points inconclusive.
-    pub fn problems(&self) -> Vec<String> {
+impl Judged for AugustusReport {
+    fn checks(&self) -> Vec<Check> {
+        let paper = AugustusPaper::read();
+        let ns = 1e3 / (2.0 * paper.value("data_mpps_max") * paper.value("one_thread_share"));
+        let best = self
+            .of(6, HostKind::Standalone)
+            .filter(|point| point.threads == 1)
+            .map(|point| point.ns_per_packet)
+            .reduce(f64::min);
+        let what = "figure 6: ns per packet of one thread, standalone,";
+        best.map(|here| Check::new(what, here, ns, Relation::AtMost)).into_iter().collect()
+    }
+
+    fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let share = |point: &AugustusPoint| {
             point.processor_share < PROCESSOR_SHARE_MIN && point.threads <= self.processors[2]
@@ -235,6 +249,7 @@ pub fn augustus_page(report: &AugustusReport, paper: &AugustusPaper) -> String {
         let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(text));
     }
     comparison_table(report, paper, &mut out);
+    write_statements(&report.checks(), &mut out);
     for figure in [6, 7, 8] {
         let charts: Vec<Chart> = charts(report, figure)
             .into_iter()

@@ -1,6 +1,7 @@
 //! Placements on machines of several shapes, and a short run on this one.
 
 use super::*;
+use crate::check::{Judged, Verdict};
 use nw_router::placement::Cpu;
 
 /// A machine like the paper's, with `sockets` sockets of `cores` cores with `siblings` hyper-threads,
@@ -84,6 +85,10 @@ fn short_run_measures_every_point_and_says_what_is_missing() {
     let is_said = report.left_out.iter().any(|text| text.starts_with("Figure 7"));
     assert!(counted != is_said, "misses are counted, or the page says why not");
     assert_eq!(report.sentences(&paper).len(), 3);
+    assert_eq!(report.checks().len(), 1);
+    let mut starved = report;
+    starved.points.iter_mut().for_each(|point| point.processor_share = 0.5);
+    assert_eq!(starved.verdict(), Verdict::Inconclusive);
 }
 
 #[test]

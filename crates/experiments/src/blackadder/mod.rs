@@ -14,18 +14,14 @@ pub use figures::{PACKET, chain_flow};
 pub use page::blackadder_page;
 
 use crate::bulk::Paper;
-use crate::conditions::{Conditions, ProcessorTime};
+use crate::check::{Check, Judged};
+use crate::conditions::Conditions;
 use crate::testbed::{Failure, Watch};
 use serde::Serialize;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// The figures of the paper.
 pub const BLACKADDER_FIGURES: [u8; 7] = [4, 5, 6, 7, 8, 9, 10];
-/// Time for which the machine is observed before the runs.
-const IDLE_PERIOD: Duration = Duration::from_millis(500);
-/// Share of all processors that other programs may use.
-const BUSY_MAX: f64 = 0.15;
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -57,17 +53,6 @@ pub struct BlackadderPoint {
     pub cpu_us: Option<f64>,
 }
 
-/// A statement about a figure, computed from its points.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct BlackadderCheck {
-    /// Figure of the paper.
-    pub figure: u8,
-    /// The statement, with the measured numbers.
-    pub text: String,
-    /// Whether it is true here.
-    pub holds: bool,
-}
-
 /// The results.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct BlackadderReport {
@@ -77,10 +62,10 @@ pub struct BlackadderReport {
     pub cores: usize,
     /// Whether networks were small and loads short.
     pub quick: bool,
+    /// Whether this program is a debug build.
+    pub debug_build: bool,
     /// The points, in the order of their measurement.
     pub points: Vec<BlackadderPoint>,
-    /// Statements about the figures.
-    pub checks: Vec<BlackadderCheck>,
     /// What was not run, and why, in sentences.
     pub left_out: Vec<String>,
 }
@@ -95,22 +80,23 @@ impl BlackadderReport {
     fn at(&self, figure: u8, series: &str, x: f64) -> Option<&BlackadderPoint> {
         self.of(figure, series).find(|point| point.x == x)
     }
+}
 
-    /// Returns what makes results inconclusive: one sentence each.
-    pub fn problems(&self) -> Vec<String> {
-        let busy = self.conditions.busy_before;
-        let is_busy = busy > BUSY_MAX;
-        is_busy
-            .then(|| {
-                format!(
-                    "Other programs used up to {:.0} % of the processors (load {:.1}): rates and \
-                     times of this run are inconclusive. Repeat it on an idle machine.",
-                    100.0 * busy,
-                    self.conditions.load_1min
-                )
-            })
-            .into_iter()
-            .collect()
+impl Judged for BlackadderReport {
+    fn checks(&self) -> Vec<Check> {
+        figures::checks(self).into_iter().map(|(_, check)| check).collect()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let mut problems = self.conditions.problems();
+        if self.debug_build {
+            problems.push(
+                "This is a debug build, several times slower than a release build: its rates and \
+                 times say nothing beside the paper's."
+                    .to_owned(),
+            );
+        }
+        problems
     }
 }
 
@@ -129,16 +115,13 @@ pub fn blackadder(
     watch: &Watch<'_>,
 ) -> Result<BlackadderReport, Failure> {
     let mut report = BlackadderReport {
-        conditions: Conditions::begin(),
+        conditions: Conditions::observe()?,
         cores: std::thread::available_parallelism().map_or(1, |count| count.get()),
         quick: options.is_quick,
+        debug_build: cfg!(debug_assertions),
         ..BlackadderReport::default()
     };
-    let before = ProcessorTime::now()?;
-    std::thread::sleep(IDLE_PERIOD);
-    report.conditions.note_before(ProcessorTime::now()?.busy_since(&before));
     figures::measure(options, watch, &mut report)?;
-    report.checks = figures::checks(&report, &options.figures);
     Ok(report)
 }
 

@@ -1,7 +1,9 @@
 //! The page: each figure beside what the paper says about it.
 
 use super::BlackadderReport;
+use super::figures::checks;
 use crate::bulk::Paper;
+use crate::check::{Judged, write_statements};
 use crate::conditions::write_problems;
 use nw_report_kit::chart::{Axis, Chart, Line, Scale, Style};
 use nw_report_kit::page::{escape, head};
@@ -102,10 +104,9 @@ pub fn blackadder_page(report: &BlackadderReport, paper: &Paper) -> String {
     write_problems(&report.problems(), &mut out);
     let _ = writeln!(
         out,
-        "<p class=\"note\">{}{} Publishers and subscribers are threads of one process with a \
+        "<p class=\"note\">{} Publishers and subscribers are threads of one process with a \
          connection each. MB are 10<sup>6</sup> bytes of payload.</p>",
-        escape(&report.conditions.before_the_runs()),
-        build_note(cfg!(debug_assertions))
+        escape(&report.conditions.before_the_runs())
     );
     for figure in &FIGURES {
         if report.points.iter().any(|point| point.figure == figure.0) {
@@ -122,17 +123,6 @@ pub fn blackadder_page(report: &BlackadderReport, paper: &Paper) -> String {
     numbers(paper, &mut out);
     out.push_str("</body></html>\n");
     out
-}
-
-/// Returns the condition that a debug build is, with a space before it.
-const fn build_note(is_debug: bool) -> &'static str {
-    match is_debug {
-        true => {
-            " This is a debug build, several times slower than a release build: its rates and \
-             times say nothing beside the paper's."
-        }
-        false => "",
-    }
 }
 
 fn write_figure(report: &BlackadderReport, figure: &Figure, out: &mut String) {
@@ -188,12 +178,10 @@ fn write_figure(report: &BlackadderReport, figure: &Figure, out: &mut String) {
             optional(point.cpu_us, 2, "")
         );
     }
-    out.push_str("</table>\n<ul>\n");
-    for check in report.checks.iter().filter(|check| check.figure == number) {
-        let holds = if check.holds { "holds" } else { "does not hold" };
-        let _ = writeln!(out, "<li class=\"note\">{}: {holds}</li>", escape(&check.text));
-    }
-    out.push_str("</ul>\n");
+    out.push_str("</table>\n");
+    let checks = checks(report);
+    let own = checks.iter().filter(|(figure, _)| *figure == number);
+    write_statements(own.map(|(_, check)| check), out);
 }
 
 /// Writes the paper's numbers with their positions.

@@ -7,6 +7,8 @@ use nw_sim::{Overrides, Scenario, Simulation};
 use nw_traffic::bulk::{BulkFile, BulkPlan, BulkResult, BulkSample, Link};
 use std::fmt::Write;
 
+/// Begin of the names of runs in the simulator.
+pub(super) const SIMULATOR: &str = "simulator";
 /// Samples of a run.
 const SAMPLES: u64 = 200;
 /// Bytes of a Data on a simulated link, beside its content.
@@ -31,6 +33,16 @@ impl SimulatedChain {
     /// The paper's link with a round trip of 20 ms.
     pub const fn paper(files_per_s: f64) -> Self {
         SimulatedChain { files_per_s, rate_mbit: 100.0, delay_ms: 10.0, hops: 1, size: 1 }
+    }
+
+    /// Returns the chains beside the paper's: a link of 100 times the rate, with files as much
+    /// larger, and 20 hops.
+    pub const fn others(files_per_s: f64) -> [Self; 2] {
+        let paper = Self::paper(files_per_s);
+        [
+            SimulatedChain { rate_mbit: 10_000.0, size: 100, ..paper },
+            SimulatedChain { hops: 20, delay_ms: 1.0, ..paper },
+        ]
     }
 
     fn plan(&self) -> BulkPlan {
@@ -106,7 +118,7 @@ pub fn simulate(chain: SimulatedChain) -> Result<BulkResult, String> {
     }
     let link = Link { rate_mbit: chain.rate_mbit, rtt_ms: chain.rtt_ms(), segment_bytes };
     let name = format!(
-        "simulator, {} Mbit/s, {} ms, {} hop{}",
+        "{SIMULATOR}, {} Mbit/s, {} ms, {} hop{}",
         chain.rate_mbit,
         chain.rtt_ms(),
         chain.hops,

@@ -4,6 +4,7 @@ use super::elements::ROWS;
 use super::poisoning::PoisoningAttack;
 use super::{ChainResult, ElementResult, MundnReport, PoisoningResult, Scaling};
 use crate::bulk::Paper;
+use crate::check::{Judged, write_statements};
 use crate::conditions::write_problems;
 use nw_report_kit::chart::{Axis, Chart, Line, Scale, Style};
 use nw_report_kit::page::{escape, head};
@@ -44,8 +45,10 @@ pub fn mundn_page(report: &MundnReport, paper: &Paper) -> String {
     if let Some(poisoning) = &report.poisoning {
         figure7(poisoning, paper, &mut out);
     }
-    out.push_str("<h2>Bounds that were missed, and what was not run</h2>\n<ul>\n");
-    for text in report.misses().iter().chain(&report.left_out) {
+    out.push_str("<h2>Statements</h2>\n");
+    write_statements(&report.checks(), &mut out);
+    out.push_str("<h2>What was not run</h2>\n<ul>\n");
+    for text in &report.left_out {
         let _ = writeln!(out, "<li>{}</li>", escape(text));
     }
     out.push_str("</ul>\n</body></html>\n");

@@ -100,3 +100,30 @@ fn every_dependency_has_its_reason() {
         );
     }
 }
+
+/// Switches for tests are variables with TEST in their names.
+#[test]
+fn switches_for_tests_are_absent_from_releases() {
+    let condition = "#[cfg(debug_assertions)]";
+    let mut files = Vec::new();
+    files_below(&root().join("crates"), &[".rs"], &mut files);
+    // Modules of tests are named `tests` or `…_tests`, and are in no program.
+    files.retain(|path| {
+        let is_of = |name: &str| path.iter().any(|part| part.to_string_lossy().ends_with(name));
+        is_of("src") && !is_of("tests") && !is_of("tests.rs")
+    });
+    let mut switches = 0;
+    for path in files {
+        let text = fs::read_to_string(&path).expect("text");
+        let lines: Vec<_> = text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let name = line.split("\"NW_").nth(1).and_then(|rest| rest.split('"').next());
+            if name.is_some_and(|name| name.contains("TEST")) {
+                switches += 1;
+                let is_conditional = at > 0 && lines[at - 1].trim() == condition;
+                assert!(is_conditional, "{}:{}: no {condition} before it", path.display(), at + 1);
+            }
+        }
+    }
+    assert!(switches > 0, "the search finds NW_NETWORK_TEST_KILL_AT");
+}

@@ -15,8 +15,6 @@ use nw_graph_language::network::InsertionOrder;
 use nw_manage::observed::{InstanceState, Observed};
 use nw_manage::plan::{Action, Condition, OnLimit, Plan, Step};
 use nw_manage::target::{InstanceId, Target};
-use rustix::process::{Signal, getpid, kill_process};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,7 +29,9 @@ const STOP_LIMIT: Duration = Duration::from_secs(2);
 /// Bytes in one slice of a store that is copied.
 const SLICE_BYTES: u64 = 256 << 10;
 /// Test support: kill this process at the boundary of this number, counted from 1. Each step has
-/// three boundaries: after its intent is noted, after its effect, after its end is noted.
+/// three boundaries: after its intent is noted, after its effect, after its end is noted. A release
+/// has no switch for tests.
+#[cfg(debug_assertions)]
 const KILL_VARIABLE: &str = "NW_NETWORK_TEST_KILL_AT";
 
 /// How a plan ended.
@@ -349,7 +349,11 @@ const fn graph_order(order: InsertionOrder) -> GraphOrder {
 }
 
 /// Ends this process as `kill -9` does, if a test asked for it at this boundary.
+#[cfg(debug_assertions)]
 fn test_boundary() {
+    use rustix::process::{Signal, getpid, kill_process};
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     static PASSED: AtomicU64 = AtomicU64::new(0);
     let wanted: Option<u64> =
         std::env::var(KILL_VARIABLE).ok().and_then(|number| number.parse().ok());
@@ -358,3 +362,7 @@ fn test_boundary() {
         let _ = kill_process(getpid(), Signal::KILL);
     }
 }
+
+/// Does nothing in a release.
+#[cfg(not(debug_assertions))]
+const fn test_boundary() {}

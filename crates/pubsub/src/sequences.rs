@@ -145,9 +145,7 @@ impl GapDetector {
     /// Records that the publications start with `first`, before the number that was expected first.
     /// Nothing may have been missed or given up before that one.
     pub fn start_earlier(&mut self, first: u64, expected: u64, now: Timestamp) {
-        if first < expected {
-            self.add_gap(first, expected, now);
-        }
+        self.add_gap(first.min(expected), expected, now);
     }
 
     /// Adds the numbers from `first` to before `end`; the oldest of them are lost if they are too
@@ -301,6 +299,15 @@ mod tests {
         let mut sequencer = Sequencer::starting_at(7);
         assert_eq!((sequencer.next_number(), sequencer.next_number()), (7, 8));
         assert_eq!(Sequencer::default().next_number(), 1);
+    }
+
+    #[test]
+    fn gap_without_requests_is_lost_at_once() {
+        let mut detector = GapDetector::new(RepairPolicy { requests_max: 0, ..POLICY });
+        detector.receive(1, at(0));
+        assert_eq!(detector.receive(4, at(0)), Arrival::Ahead(2));
+        assert_eq!((detector.missing(), detector.take_lost(), detector.first_open()), (0, 2, 5));
+        assert_eq!(detector.receive(3, at(0)), Arrival::Duplicate);
     }
 
     /// One publication before the expected one is the shortest gap; none before it is no gap.

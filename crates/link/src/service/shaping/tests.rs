@@ -132,7 +132,7 @@ fn shaper_with_credit_sends_no_interest_ahead_of_those_that_wait() {
     );
 }
 
-/// A link that nobody asks for more may be faster than what it carries: that says nothing.
+/// What a link carries while no Interest waits does not show how fast it is.
 #[test]
 fn shaper_raises_its_rate_only_while_interests_wait() {
     let start = Timestamp::from_millis(1);
@@ -191,8 +191,8 @@ fn rate_control_fills_the_link_and_follows_its_changes() {
     }
 }
 
-/// What makes the far queue long is not asked for: twice as much in the second interval with a mark,
-/// and at most a fifth of an interval.
+/// What makes the far queue long is not asked for: twice as much in the second interval with a
+/// mark, and at most a fifth of an interval.
 #[test]
 fn rate_control_drains_the_far_queue_after_marks() {
     // Milliseconds without credit after each of three intervals with a mark in a row.

@@ -55,7 +55,7 @@ fn hits_within_their_deviation_do_not_hide_an_attack() {
 #[test]
 fn other_popular_names_are_not_suspicious() {
     let usual = averages(20);
-    // Hits become misses: nobody asks for more than before.
+    // Hits become misses, of as many Interests as before.
     assert!(!is_suspicious(&usual, 1000, 300));
     // Of 500 additional misses, 300 must be additional Interests.
     assert!(is_suspicious(&usual, 1305, 605) && !is_suspicious(&usual, 1295, 595));

@@ -16,6 +16,7 @@ from .tasks import Task
 CARGO = ["--profile", PROFILE, "--locked", "--quiet"]
 PROGRAMS = ["cargo", "build", "--workspace", "--bins", *CARGO]
 TESTS = ["cargo", "test", "--workspace", "--no-run", "--lib", "--bins", "--tests", "--examples", *CARGO]
+OPERATOR = "--features nw-cli/kubernetes"
 NW, NW_BENCH = TARGET / PROFILE / "nw", TARGET / PROFILE / "nw-bench"
 
 # Crates whose tests use sockets, namespaces or processes: like the tests of programs, these are
@@ -135,15 +136,24 @@ PAPER_SHORT = [
 PARTS = {
     "attacks": ["tests/hostile/run"],
     "paper-csr": ["tests/net/run test_paper"],
-    "paper-mundn": ["tests/network/run test_paper"],
-    "paper-blackadder": ["tests/pubsub/run test_paper"],
-    "traffic-xdp": ["tests/net/run test_bench_xdp"],
-    "frames": ["env NW_STRICT=1 tests/page/run --only frames_per_second"],
-    "properties": [f"env -u PROPTEST_RNG_SEED cargo test --workspace --lib --bins --tests {' '.join(CARGO)}"],
+    "papers": ["tests/network/run test_paper", "tests/pubsub/run test_paper"],
+    "rates": ["tests/net/run test_bench_xdp", "env NW_STRICT=1 tests/page/run --only frames_per_second"],
+    "kills": ["env NW_NETWORK_BOUNDARIES=all tests/network/run test_crash"],
+    "properties": [
+        f"env -u PROPTEST_RNG_SEED cargo test --workspace --lib --bins --tests {' '.join(CARGO)}",
+        f"env NW_MODEL_PREEMPTIONS=3 cargo test -p nw-faces -p nw-router --lib {' '.join(CARGO)} order_model",
+    ],
+    "mutants": ["tests/mutants/run"],
+    "dependencies": [
+        "tests/dependencies/run",
+        f"cargo clippy -p nw-cli -p nw-kubernetes --all-targets {OPERATOR} {' '.join(CARGO)} -- -D warnings",
+        f"cargo test -p nw-kubernetes --features cluster {' '.join(CARGO)}",
+    ],
+    "kubernetes-router": ["tests/kubernetes/run --if-built test_router test_cluster"],
+    "kubernetes-network": ["tests/kubernetes/run --if-built test_network"],
     "develop": ["tests/develop/run"],
-    "fuzz-1": ["fuzz/run.sh 15 --part 1/3"],
-    "fuzz-2": ["fuzz/run.sh 15 --part 2/3"],
-    "fuzz-3": ["fuzz/run.sh 15 --part 3/3"],
+    "fuzz-1": ["fuzz/run.sh 12 --part 1/2"],
+    "fuzz-2": ["fuzz/run.sh 12 --part 2/2"],
 }
 
 

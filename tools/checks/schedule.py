@@ -149,7 +149,7 @@ class Schedule:
         self.tasks = [task for task in self.tasks if task not in first]
         if all(name in steps.WITHOUT_PROGRAM or name == "unit" for name in self._names) or self._has_program():
             return True
-        return self.do(Task("programs", "programs", steps.PROGRAMS, is_repeatable=False)).is_ok
+        return self.do(Task("programs", "programs", steps.PROGRAMS, is_isolated=False, is_repeatable=False)).is_ok
 
     def _has_program(self):
         """Whether the caller has chosen a program."""

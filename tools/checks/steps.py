@@ -159,7 +159,7 @@ PARTS = {
 
 def part_tasks(name):
     return [
-        Task(f"long: {name}", f"long: {name}", command.split(), is_alone=True, limit_s=15 * 60)
+        Task(f"long:{name}", f"long:{name}", command.split(), is_alone=True, is_isolated=False, limit_s=15 * 60)
         for command in PARTS[name]
     ]
 

@@ -52,6 +52,8 @@ class Task:
     is_alone: bool = False
     is_cargo: bool = False
     is_quiet: bool = False
+    # Not for what needs a registry, nor for cargo.
+    is_isolated: bool = True
     is_repeatable: bool = True
     names_after: str = ""
     limit_s: int = LIMIT_S
@@ -148,8 +150,8 @@ class Runner:
     def run(self, task):
         """Runs a task and returns its outcome."""
         began, outcome = time.monotonic(), Outcome(task)
-        uses_cargo = task.is_cargo or "cargo" in task.command
-        command = isolated(task.command) if self._isolates and not uses_cargo else task.command
+        is_isolated = self._isolates and task.is_isolated and not task.is_cargo
+        command = isolated(task.command) if is_isolated else task.command
         child = self._start(command, task)
         if child is None:
             outcome.status = 130

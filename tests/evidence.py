@@ -115,7 +115,10 @@ class Output:
     UNITTEST_END = re.compile(r"^(?:.* \.\.\. )?(ok|FAIL|ERROR|skipped '.*|skipped \".*)$")
     # Patterns with the groups `verdict` and `name`, by suite.
     PATTERNS = {
-        "page": [r"(?P<verdict>ok|FAILED) (?P<name>\w+)\b", r"(?P<verdict>skipped): (?P<name>\w+):"],
+        "page": [
+            r"(?P<verdict>ok|FAILED) (?P<name>\w+)\b",
+            r"(?P<verdict>skipped): (?P<name>\w+):",
+        ],
         "conformance": [
             r"(?P<verdict>passed|failed|skipped) +(?P<name>[^ @]+)@",
             r"(?P<verdict>FAIL) (?P<name>[^ @]+)@",

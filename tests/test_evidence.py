@@ -22,21 +22,38 @@ LINES = {
     ],
     "conformance": [
         ("passed  mgmt/faces/null@unix 0.02 s ", "conformance:mgmt/faces/null", PASSED),
-        ("skipped lp/reliability/copies@udp 0.01 s no", "conformance:lp/reliability/copies", SKIPPED),
+        (
+            "skipped lp/reliability/copies@udp 0.01 s no",
+            "conformance:lp/reliability/copies",
+            SKIPPED,
+        ),
         ("FAIL loop/other-name@unix", "conformance:loop/other-name", FAILED),
         ("640 passed, 0 failed, 3 skipped", None, None),
     ],
     "interop": [
-        ("ok      python-ndn signed Interest over tcp (0.3 s)",
-         "interop:python-ndn signed Interest over tcp", PASSED),
-        ("skipped sync: members of nw (late) too (0.0 s): no Go",
-         "interop:sync: members of nw (late) too", SKIPPED),
+        (
+            "ok      python-ndn signed Interest over tcp (0.3 s)",
+            "interop:python-ndn signed Interest over tcp",
+            PASSED,
+        ),
+        (
+            "skipped sync: members of nw (late) too (0.0 s): no Go",
+            "interop:sync: members of nw (late) too",
+            SKIPPED,
+        ),
         ("FAIL    pyntools (1.0 s): not done", "interop:pyntools", FAILED),
     ],
     "hostile": [
-        ("ok     random bytes over udp, 1 faces: 0.98 of the control's throughput kept",
-         "hostile:random bytes over udp", PASSED),
-        ("FAILED random bytes over shm: 3 of 4 pings answered", "hostile:random bytes over shm", FAILED),
+        (
+            "ok     random bytes over udp, 1 faces: 0.98 of the control's throughput kept",
+            "hostile:random bytes over udp",
+            PASSED,
+        ),
+        (
+            "FAILED random bytes over shm: 3 of 4 pings answered",
+            "hostile:random bytes over shm",
+            FAILED,
+        ),
         ("ok     two UDP ports: lost 0 0, 9.1 s", "hostile:two UDP ports", PASSED),
     ],
     "rest": [
@@ -45,8 +62,16 @@ LINES = {
         ("rest: balancer: NOT RUN, kernel programs need root", "rest:balancer", SKIPPED),
     ],
     "docs": [
-        ("docs/guide/keys.md: 9 blocks passed, 0 failed, 0 skipped", "docs:docs/guide/keys.md", PASSED),
-        ("docs/guide/keys.md: 9 blocks passed, 1 failed, 0 skipped", "docs:docs/guide/keys.md", FAILED),
+        (
+            "docs/guide/keys.md: 9 blocks passed, 0 failed, 0 skipped",
+            "docs:docs/guide/keys.md",
+            PASSED,
+        ),
+        (
+            "docs/guide/keys.md: 9 blocks passed, 1 failed, 0 skipped",
+            "docs:docs/guide/keys.md",
+            FAILED,
+        ),
         ("README.md: 0 blocks passed, 0 failed, 3 skipped", "docs:README.md", SKIPPED),
     ],
     "vm": [
@@ -90,16 +115,19 @@ class OutputTest(unittest.TestCase):
 
     def test_unittest_lines_between_name_and_verdict_are_skipped(self):
         results = read_all("net", PRINTED)
-        self.assertEqual(results, {
-            "net:test_join.Join.test_quick": PASSED,
-            "net:test_join.Join.test_told": PASSED,
-            "net:test_join.Join.test_described": PASSED,
-            "net:test_join.Join.test_printing": SKIPPED,
-            "net:test_join.Join.test_old_form": PASSED,
-            "net:test_join.Join.test_wrong": FAILED,
-            "net:test_join.Join.test_broken": FAILED,
-            "net:test_edge.Edge": SKIPPED,
-        })
+        self.assertEqual(
+            results,
+            {
+                "net:test_join.Join.test_quick": PASSED,
+                "net:test_join.Join.test_told": PASSED,
+                "net:test_join.Join.test_described": PASSED,
+                "net:test_join.Join.test_printing": SKIPPED,
+                "net:test_join.Join.test_old_form": PASSED,
+                "net:test_join.Join.test_wrong": FAILED,
+                "net:test_join.Join.test_broken": FAILED,
+                "net:test_edge.Edge": SKIPPED,
+            },
+        )
 
     def test_repeated_test_that_passes_counts_as_passed(self):
         lines = ["FAIL a/b@unix", "passed  a/b@unix 0.1 s ", "skipped a/b@udp 0.1 s no"]
@@ -114,7 +142,9 @@ class OutputTest(unittest.TestCase):
 
 class MissingTest(unittest.TestCase):
     def row(self, *words):
-        tests = tuple(evidence.parse(word.removesuffix(" (long)"), "(long)" in word) for word in words)
+        tests = tuple(
+            evidence.parse(word.removesuffix(" (long)"), "(long)" in word) for word in words
+        )
         return Row("page.md", 1, "feature", tests, ())
 
     def why(self, word, results, **options):

@@ -227,7 +227,9 @@ class TapInside(ServiceControl):
             else:
                 tap.send_signal(signal.SIGINT)
                 self.assertEqual(tap.wait(TIMEOUT_S), 0)
-        lines = self.nw("service", "tap", "chain", "--element", "br", "--count", 40, "--json").stdout
+        lines = self.nw(
+            "service", "tap", "chain", "--element", "br", "--count", 40, "--json"
+        ).stdout
         shown = [json.loads(line) for line in lines.splitlines()]
         self.assertEqual(len(shown), 40)
         self.assertEqual({line["direction"] for line in shown}, {"out"})
@@ -269,7 +271,12 @@ class TapInside(ServiceControl):
     def test_tap_ends_when_a_change_removes_its_element(self):
         tap = self.tap("cs")
         text = self.file.read_text()
-        for line in (r"cs = .*\n", r"-> cs\.interest\ncs\.miss +", r"cs\.hit .*\n", r"-> cs\.data "):
+        for line in (
+            r"cs = .*\n",
+            r"-> cs\.interest\ncs\.miss +",
+            r"cs\.hit .*\n",
+            r"-> cs\.data ",
+        ):
             text = re.sub(line, "", text)
         self.assertNotIn("cs.", text)
         self.file.write_text(text)

@@ -465,7 +465,9 @@ class DomainTest(network.NetworkTest):
         write = ["ip", "netns", "exec", self.names[0], "sh", "-c", f"echo 0 > {limit}"]
         subprocess.run(write, check=True, timeout=10)
         self.start(0)
-        wait_until(lambda: "raise net.ipv4.igmp_max_memberships" in self.nodes[0].log(), "a warning")
+        wait_until(
+            lambda: "raise net.ipv4.igmp_max_memberships" in self.nodes[0].log(), "a warning"
+        )
 
     def test_kernel_forwards_for_a_node_that_does_not_subscribe(self):
         self.network(4, [(0, 1), (1, 2), (1, 3)], addresses=False)

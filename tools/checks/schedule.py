@@ -18,14 +18,21 @@ UNKNOWN_S = 60
 def recorded_seconds():
     if not RECORD.exists():
         return {}
-    lines = (line.rsplit(maxsplit=1) for line in RECORD.read_text().splitlines() if not line.startswith("#"))
+    lines = (
+        line.rsplit(maxsplit=1)
+        for line in RECORD.read_text().splitlines()
+        if not line.startswith("#")
+    )
     return {name: int(seconds) for name, seconds in lines}
 
 
 def record(outcomes):
     """Writes what each task took."""
     taken = {outcome.task.name: max(1, round(outcome.seconds)) for outcome in outcomes}
-    lines = [f"{name} {seconds}" for name, seconds in sorted(taken.items(), key=lambda item: (-item[1], item[0]))]
+    lines = [
+        f"{name} {seconds}"
+        for name, seconds in sorted(taken.items(), key=lambda item: (-item[1], item[0]))
+    ]
     head = "# Seconds of each task on two cores: the longest begins first. Renew with: tools/check --record\n"
     RECORD.write_text(head + "\n".join(lines) + "\n")
 
@@ -59,9 +66,10 @@ class Pool:
 class Schedule:
     """One run of some steps."""
 
-    def __init__(self, names, environment):
+    def __init__(self, names, environment, has_parts=False):
         self.outcomes, self._lock = [], threading.Lock()
         self._names, self.environment = names, environment
+        self._needs_program = has_parts or not set(names) <= steps.WITHOUT_PROGRAM
         self.runner = Runner(environment)
         self._pool = Pool(recorded_seconds())
         self.tasks = [task for name in names for task in steps.STEPS[name]()]
@@ -75,7 +83,9 @@ class Schedule:
         waiting = [task for task in self.tasks if not task.is_cargo and not task.is_alone]
         # The examples of the documents are compiled with the tests.
         later = [task for task in waiting if task.step == "docs"]
-        release = threading.Thread(target=self._release, args=[waiting, later, preparations], daemon=True)
+        release = threading.Thread(
+            target=self._release, args=[waiting, later, preparations], daemon=True
+        )
         release.start()
         workers = [threading.Thread(target=self._work, daemon=True) for _ in range(WORKERS)]
         for worker in workers:
@@ -127,7 +137,10 @@ class Schedule:
     def _prepare(self):
         """Begins to install what tests of other projects' software use. Returns a thread for each."""
         wanted = {use for task in self.tasks for use in used_by(task)}
-        threads = {name: threading.Thread(target=self._install, args=[name], daemon=True) for name in wanted}
+        threads = {
+            name: threading.Thread(target=self._install, args=[name], daemon=True)
+            for name in wanted
+        }
         for thread in threads.values():
             thread.start()
         return threads
@@ -136,8 +149,14 @@ class Schedule:
         """Installs one of them. A failure is told here, and the step that uses it fails or skips."""
         command = steps.PREPARATIONS[name]
         done = subprocess.run(
-            command, cwd=ROOT, env=self.environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
+            command,
+            cwd=ROOT,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
         last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
         self.note(f"{' '.join(command)}: {'installed' if done.returncode == 0 else last[0]}")
@@ -147,9 +166,11 @@ class Schedule:
         for task in first:
             self.do(task)
         self.tasks = [task for task in self.tasks if task not in first]
-        if all(name in steps.WITHOUT_PROGRAM or name == "unit" for name in self._names) or self._has_program():
+        if not self._needs_program or self._has_program():
             return True
-        return self.do(Task("programs", "programs", steps.PROGRAMS, is_isolated=False, is_repeatable=False)).is_ok
+        return self.do(
+            Task("programs", "programs", steps.PROGRAMS, is_isolated=False, is_repeatable=False)
+        ).is_ok
 
     def _has_program(self):
         """Whether the caller has chosen a program."""
@@ -158,7 +179,9 @@ class Schedule:
     def _compile_tests(self):
         if not steps.WITH_TESTS & set(self._names):
             return False
-        return self.do(Task("tests", "tests", steps.TESTS, is_cargo=True, is_repeatable=False)).is_ok
+        return self.do(
+            Task("tests", "tests", steps.TESTS, is_cargo=True, is_repeatable=False)
+        ).is_ok
 
 
 def used_by(task):
@@ -169,7 +192,11 @@ def used_by(task):
 
 def environment_of_run(caller):
     """The variables of all tasks; what the caller has set stays."""
-    environment = steps.cargo_environment() | caller | {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = (
+        steps.cargo_environment()
+        | caller
+        | {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    )
     environment.setdefault("NW_BIN", str(steps.NW))
     environment.setdefault("NW_BENCH", str(steps.NW_BENCH))
     environment.setdefault("NW_EXAMPLES", str(pathlib.Path(steps.NW).parent / "examples"))

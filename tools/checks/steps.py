@@ -15,15 +15,34 @@ from .tasks import Task
 # Compiled alike for programs and tests, so that each crate is compiled once.
 CARGO = ["--profile", PROFILE, "--locked", "--quiet"]
 PROGRAMS = ["cargo", "build", "--workspace", "--bins", *CARGO]
-TESTS = ["cargo", "test", "--workspace", "--no-run", "--lib", "--bins", "--tests", "--examples", *CARGO]
+TESTS = [
+    "cargo",
+    "test",
+    "--workspace",
+    "--no-run",
+    "--lib",
+    "--bins",
+    "--tests",
+    "--examples",
+    *CARGO,
+]
 OPERATOR = "--features nw-cli/kubernetes"
 NW, NW_BENCH = TARGET / PROFILE / "nw", TARGET / PROFILE / "nw-bench"
 
 # Crates whose tests use sockets, namespaces or processes: like the tests of programs, these are
 # repeated if they fail.
 PROCESS_CRATES = {
-    "nw-agent", "nw-balancer", "nw-experiments", "nw-faces", "nw-kernel", "nw-manager", "nw-pubsub-node",
-    "nw-rest-api", "nw-router", "nw-service", "nw-testbed",
+    "nw-agent",
+    "nw-balancer",
+    "nw-experiments",
+    "nw-faces",
+    "nw-kernel",
+    "nw-manager",
+    "nw-pubsub-node",
+    "nw-rest-api",
+    "nw-router",
+    "nw-service",
+    "nw-testbed",
 }
 
 # What is fetched from registries, while programs are compiled. The steps behind each say so
@@ -75,7 +94,11 @@ STEPS = {
         f"cargo doc --workspace --no-deps {' '.join(CARGO)}",
         environment={"RUSTDOCFLAGS": "-D warnings"},
     ),
-    "rules": lambda: one("rules", "python3 -m unittest -v tools/checks/test_checks.py tests/test_evidence.py", is_repeatable=False),
+    "rules": lambda: one(
+        "rules",
+        "python3 -m unittest -v tools/checks/test_checks.py tests/test_evidence.py",
+        is_repeatable=False,
+    ),
     "instructions": lambda: one("instructions", "tests/instructions/run"),
     "cli": lambda: files("cli", alone=["test_bench", "test_shortages"]),
     "network": lambda: files(
@@ -121,7 +144,7 @@ QUICK = ["format", "rules", "clippy", "unit"]
 # Steps that need no program.
 # Steps that need the compiled tests.
 WITH_TESTS = {"unit", "vlan", "docs", "image"}
-WITHOUT_PROGRAM = {"format", "rules", "clippy", "doctests", "rustdoc", "develop"}
+WITHOUT_PROGRAM = {"format", "rules", "unit", "clippy", "doctests", "rustdoc", "develop"}
 
 # What the second tier has whole.
 PAPER_SHORT = [
@@ -137,7 +160,10 @@ PARTS = {
     "attacks": ["tests/hostile/run"],
     "paper-csr": ["tests/net/run test_paper"],
     "papers": ["tests/network/run test_paper", "tests/pubsub/run test_paper"],
-    "rates": ["tests/net/run test_bench_xdp", "env NW_STRICT=1 tests/page/run --only frames_per_second"],
+    "rates": [
+        "tests/net/run test_bench_xdp",
+        "env NW_STRICT=1 tests/page/run --only frames_per_second",
+    ],
     "kills": ["env NW_NETWORK_BOUNDARIES=all tests/network/run test_crash"],
     "properties": [
         f"env -u PROPTEST_RNG_SEED cargo test --workspace --lib --bins --tests {' '.join(CARGO)}",
@@ -159,7 +185,14 @@ PARTS = {
 
 def part_tasks(name):
     return [
-        Task(f"long:{name}", f"long:{name}", command.split(), is_alone=True, is_isolated=False, limit_s=15 * 60)
+        Task(
+            f"long:{name}",
+            f"long:{name}",
+            command.split(),
+            is_alone=True,
+            is_isolated=False,
+            limit_s=15 * 60,
+        )
         for command in PARTS[name]
     ]
 
@@ -167,14 +200,18 @@ def part_tasks(name):
 def test_programs():
     """What cargo says of each compiled test program. It compiles nothing if TESTS ran before."""
     command = [*TESTS, "--message-format", "json"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=cargo_environment())
+    listed = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env=cargo_environment()
+    )
     if listed.returncode != 0:
         return []
     messages = [json.loads(line) for line in listed.stdout.splitlines() if line.startswith("{")]
     return [
         message
         for message in messages
-        if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]
+        if message["reason"] == "compiler-artifact"
+        and message["profile"]["test"]
+        and message["executable"]
     ]
 
 
@@ -184,8 +221,12 @@ def compiled_tasks(names):
     by_crate = {}
     for message in programs:
         by_crate.setdefault(package_of(message), []).append(message["executable"])
-    vlan = Task("vlan", "vlan", ["tests/vm/vlan", *by_crate.get("nw-faces", [])], is_repeatable=False)
-    manager = [path for path in by_crate.get("nw-manager", []) if os.path.basename(path).startswith("all-")]
+    vlan = Task(
+        "vlan", "vlan", ["tests/vm/vlan", *by_crate.get("nw-faces", [])], is_repeatable=False
+    )
+    manager = [
+        path for path in by_crate.get("nw-manager", []) if os.path.basename(path).startswith("all-")
+    ]
     instances = Task(
         "image",
         "image/test_instances",

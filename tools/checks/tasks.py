@@ -21,8 +21,12 @@ UNITTEST_END = re.compile(r"^(?:OK|FAILED)(?: \((.*)\))?$")
 UNITTEST_FAILED = re.compile(r"^(?:FAIL|ERROR): \w+ \((test_\w+(?:\.\w+){1,2})\)")
 CONFORMANCE_FAILED = re.compile(r"^FAIL (\S+@\S+)$")
 OWN = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\b")
-SKIP = re.compile(r"^(?:.*\.\.\. skipped '(?P<unittest>.*)'|skipped:? +(?P<own>.*))$", re.IGNORECASE)
-QUIET_LINE = re.compile(r"^(test .* \.\.\. ok|running \d+ tests?|test result: ok\..*|\s*|\s+(Running|Doc-tests) .*)$")
+SKIP = re.compile(
+    r"^(?:.*\.\.\. skipped '(?P<unittest>.*)'|skipped:? +(?P<own>.*))$", re.IGNORECASE
+)
+QUIET_LINE = re.compile(
+    r"^(test .* \.\.\. ok|running \d+ tests?|test result: ok\..*|\s*|\s+(Running|Doc-tests) .*)$"
+)
 
 # A task that takes longer has hung.
 LIMIT_S = 900
@@ -94,13 +98,19 @@ class Outcome:
 
     def read(self, line):
         self.lines.append(line)
-        self._evidence = self._evidence or evidence.Output(evidence.suite_of(" ".join(map(str, self.task.command))))
+        self._evidence = self._evidence or evidence.Output(
+            evidence.suite_of(" ".join(map(str, self.task.command)))
+        )
         evidence.add(self.results, self._evidence.read(line))
         if found := LIBTEST.match(line):
             self.passed += int(found[1])
             self.failed += int(found[2])
             self.skips += ["ignored by libtest"] * int(found[3])
-        elif found := LIBTEST_FAILED.match(line) or UNITTEST_FAILED.match(line) or CONFORMANCE_FAILED.match(line):
+        elif (
+            found := LIBTEST_FAILED.match(line)
+            or UNITTEST_FAILED.match(line)
+            or CONFORMANCE_FAILED.match(line)
+        ):
             self.failures.append(found[1])
         elif found := UNITTEST_RAN.match(line):
             self._ran = int(found[1])
@@ -123,7 +133,9 @@ class Outcome:
         shown = (line for line in self.lines if not (self.task.is_quiet and QUIET_LINE.match(line)))
         verdict = "ok" if self.is_ok else f"failed (exit status {self.status})"
         title = f"{self.task.name}: {' '.join(map(str, self.task.command))}"
-        return "\n".join([f"\n== {title}", *shown, f"== {self.task.name}: {verdict} ({self.seconds:.0f} s)"])
+        return "\n".join(
+            [f"\n== {title}", *shown, f"== {self.task.name}: {verdict} ({self.seconds:.0f} s)"]
+        )
 
 
 def can_isolate():
@@ -182,9 +194,15 @@ class Runner:
             if self._is_stopped:
                 return None
             child = subprocess.Popen(
-                list(map(str, command)), cwd=task.folder, env=self._environment | task.environment,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                text=True, errors="replace", start_new_session=True,
+                list(map(str, command)),
+                cwd=task.folder,
+                env=self._environment | task.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
             )
             self._children.add(child)
         if task.is_cargo:

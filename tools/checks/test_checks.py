@@ -95,7 +95,9 @@ class Unstable(unittest.TestCase):
         self.assertEqual(self.faults("0a42b375 test_x.X.test_a: waits for a time", 30), [])
 
     def test_a_line_of_31_commits_fails_the_run(self):
-        self.assertIn("31 commits", self.faults("0a42b375 test_x.X.test_a: waits for a time", 31)[0])
+        self.assertIn(
+            "31 commits", self.faults("0a42b375 test_x.X.test_a: waits for a time", 31)[0]
+        )
 
     def test_a_line_without_reason_or_known_commit_fails_the_run(self):
         self.assertEqual(len(self.faults("0a42b375 test_x.X.test_a:", 1)), 1)
@@ -104,7 +106,9 @@ class Unstable(unittest.TestCase):
 
 class Running(unittest.TestCase):
     def run_command(self, *command, **more):
-        return tasks.Runner({"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}).run(tasks.Task("s", "s", command, **more))
+        return tasks.Runner({"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}).run(
+            tasks.Task("s", "s", command, **more)
+        )
 
     def test_status_output_and_processor_time_are_kept(self):
         outcome = self.run_command("sh", "-c", "echo '2 passed, 0 failed'; exit 3")

@@ -49,7 +49,11 @@ def expected_skips():
 def commits_since(commit):
     """The number of commits since one, or None if git does not know it."""
     done = subprocess.run(
-        ["git", "rev-list", "--count", f"{commit}..HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+        ["git", "rev-list", "--count", f"{commit}..HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return int(done.stdout) if done.returncode == 0 else None
 
@@ -67,14 +71,20 @@ def faults_of_unstable_list(text, commits_since=commits_since):
         elif age is None:
             faults.append(f"git does not know the commit: {line}")
         elif age > UNSTABLE_COMMITS_MAX:
-            faults.append(f"unstable for {age} commits, {UNSTABLE_COMMITS_MAX} are allowed; mend it: {line}")
+            faults.append(
+                f"unstable for {age} commits, {UNSTABLE_COMMITS_MAX} are allowed; mend it: {line}"
+            )
     return faults
 
 
 def is_whole_history():
     """Whether git can count the commits since any other: not in a shallow clone, nor without git."""
     done = subprocess.run(
-        ["git", "rev-parse", "--is-shallow-repository"], cwd=ROOT, capture_output=True, text=True, check=False
+        ["git", "rev-parse", "--is-shallow-repository"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return done.stdout.strip() == "false"
 
@@ -101,7 +111,9 @@ def table(steps):
 
 
 def print_row(width, name, row):
-    print(f"{name:{width}}  {row[0]:6.0f}  {row[1]:6.0f}  {row[2]:7.0f}  {row[3]:7.0f}  {row[4]:17.0f}")
+    print(
+        f"{name:{width}}  {row[0]:6.0f}  {row[1]:6.0f}  {row[2]:7.0f}  {row[3]:7.0f}  {row[4]:17.0f}"
+    )
 
 
 def missing_evidence(outcomes):
@@ -121,7 +133,10 @@ def faults(outcomes, is_whole):
     """What keeps the run from passing, beside failed tests. `is_whole`: all steps of the first tier ran."""
     found = missing_evidence(outcomes) if is_whole and os.environ.get("CI") else []
     if UNSTABLE.exists() and is_whole_history():
-        found += [f"tests/unstable.txt: {fault}" for fault in faults_of_unstable_list(UNSTABLE.read_text())]
+        found += [
+            f"tests/unstable.txt: {fault}"
+            for fault in faults_of_unstable_list(UNSTABLE.read_text())
+        ]
     if os.environ.get("CI"):
         patterns = expected_skips()
         found += [

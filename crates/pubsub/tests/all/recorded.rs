@@ -15,7 +15,7 @@ use nw_wire::publication::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-const VECTORS: &str = include_str!("../../../tests/vectors/blackadder.txt");
+const VECTORS: &str = include_str!("../../../../tests/vectors/blackadder.txt");
 const NOW: Timestamp = Timestamp::START;
 
 /// Names of links with their bits in the recording.

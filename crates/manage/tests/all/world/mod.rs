@@ -1,12 +1,10 @@
 //! A network of services without services: an engine that carries out actions on graph texts, with
 //! calls that fail, are repeated or take effect late, and packets as sets of paths.
 
-#![allow(dead_code, reason = "each test uses a part")]
-
 use nw_element_api::{Kind, Value};
 use nw_graph_language::{Graph, GraphFile, Source, Target as To};
 use nw_manage::observed::{InstanceState, ObservedFace, ObservedInstance};
-use nw_manage::plan::{Action, Condition, OnLimit, Step};
+use nw_manage::plan::{Action, OnLimit, Step};
 use nw_manage::{InstanceId, Observed, Plan, Target};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -400,9 +398,4 @@ fn sending_faces(graph: &Graph) -> BTreeSet<usize> {
         }
     }
     faces
-}
-
-/// Returns whether a condition names an instance that the world has.
-pub fn holds(condition: &Condition, world: &World) -> bool {
-    condition.holds(&world.observe())
 }

@@ -1,7 +1,5 @@
 //! Requests in short form, for the tests.
 
-#![allow(dead_code, reason = "each test file uses a part")]
-
 use nw_pubsub::names::{parse_name, parse_pattern};
 use nw_pubsub::{Effect, Rendezvous, Request, ReturnCode, Timestamp};
 use nw_wire::publication::{Id, Label, Operation, RequestFlags};

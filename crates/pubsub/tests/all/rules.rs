@@ -1,8 +1,6 @@
 //! The rules of the rendezvous function, one by one: codes, notices, late subscribers, limits.
 
-mod common;
-
-use common::{client, code, republish, request, run};
+use crate::common::{client, code, republish, request, run};
 use nw_pubsub::names::parse_name;
 use nw_pubsub::parents::{ParentError, Parents};
 use nw_pubsub::{

@@ -1,8 +1,7 @@
 //! Plans carried out by an engine that fails, delays and repeats: at no step is anything
 //! unreachable that was reachable before and is after, and nothing that is pending is lost.
 
-mod world;
-
+use crate::world::{FOLDER, Fault, Outcome, World};
 use nw_graph_language::GraphFile;
 use nw_manage::plan::{Action, Phase};
 use nw_manage::target::{Decisions, Registration};
@@ -11,7 +10,6 @@ use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
-use world::{FOLDER, Fault, Outcome, World};
 
 const PREFIXES: &[&str] = &["/", "/campus/archive", "/campus/experiments", "/new"];
 

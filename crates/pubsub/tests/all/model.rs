@@ -4,9 +4,7 @@
 //! request, the memberships that a receiver builds from the increments, and those that
 //! `membership` returns, are compared with it; so are the codes of replies.
 
-mod common;
-
-use common::{client, code, republish, request};
+use crate::common::{client, code, republish, request};
 use nw_pubsub::names::{matches, parse_name, parse_pattern};
 use nw_pubsub::rendezvous::{ItemKey, Publisher};
 use nw_pubsub::{Effect, Rendezvous, RendezvousLimits, Request, ReturnCode, Timestamp};

@@ -1,0 +1,9 @@
+//! Tests of this crate from outside, in one program.
+
+mod common;
+mod figures;
+mod model;
+mod recorded;
+mod rules;
+mod stages;
+mod topology;

@@ -3,7 +3,8 @@
 
 #![allow(clippy::print_stdout)] // the purpose of the example
 
-#[path = "../tests/common/mod.rs"]
+#[allow(dead_code, reason = "a part is used")]
+#[path = "../tests/all/common/mod.rs"]
 mod common;
 
 use aya::programs::{TestRun, TestRunOptions};

@@ -1,6 +1,8 @@
 //! Changes the attach mode while processes are started. Alone in its process: each child that ends
 //! sends a signal, and a pending one keeps the kernel from verifying a program.
 
+#[allow(dead_code, reason = "a part is used")]
+#[path = "all/common/mod.rs"]
 mod common;
 
 use common::cluster::options;

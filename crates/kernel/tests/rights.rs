@@ -1,6 +1,9 @@
 //! Tests without rights, and with only the two that are needed. Capabilities belong to threads, so
-//! each case has its own.
+//! each case has its own. Alone in its process, since the loader probes the kernel's features once
+//! per process: the first thread decides for all.
 
+#[allow(dead_code, reason = "a part is used")]
+#[path = "all/common/mod.rs"]
 mod common;
 
 use common::cluster::Cluster;

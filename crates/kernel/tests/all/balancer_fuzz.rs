@@ -1,12 +1,10 @@
 //! Random and mutated frames through the balancer's program: each is counted once, with the verdict
 //! of nw-wire, and with right checksums.
 
-mod common;
-
-use common::cluster::{Cluster, DROP, KEY, PASS, REDIRECT, TX, VIP, VIP6, member_port};
-use common::frames::{Udp, checksum};
-use common::may_run;
-use common::packets::{data, fragment, interest, link};
+use crate::common::cluster::{Cluster, DROP, KEY, PASS, REDIRECT, TX, VIP, VIP6, member_port};
+use crate::common::frames::{Udp, checksum};
+use crate::common::may_run;
+use crate::common::packets::{data, fragment, interest, link};
 use nw_kernel::balancer::{Link, Verdict};
 use nw_packet_types::random;
 use nw_slot_table::{Effect, Rule, Rules};

@@ -1,13 +1,11 @@
 //! Tests of the balancer's program with UDP: packet in, verdict, packet out, byte by byte.
 
-mod common;
-
-use common::cluster::{
+use crate::common::cluster::{
     Cluster, DROP, KEY, PASS, REDIRECT, TX, VIP, VIP6, entry, member_mac, member_port,
 };
-use common::frames::{OWN_MAC, Udp};
-use common::may_run;
-use common::packets::{data, fragment, interest, link};
+use crate::common::frames::{OWN_MAC, Udp};
+use crate::common::packets::{data, fragment, interest, link};
+use crate::common::{self, may_run};
 use nw_kernel::balancer::{AttachMode, Hop, Link, MemberEntry, Verdict};
 use nw_wire::lp::LpHeader;
 

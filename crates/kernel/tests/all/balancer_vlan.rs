@@ -2,14 +2,12 @@
 //! sent, so a kernel without VLANs is sufficient: other interfaces stand for VLAN interfaces in the
 //! map of links.
 
-mod common;
-
-use common::cluster::{VIP, member_port};
-use common::frames::Udp;
-use common::machines::{MEMBERS_MAC, Machine, Network, OUTSIDE_MAC, PEER_MAC};
-use common::may_run;
-use common::net::{alone, give_mac, index_of, ip};
-use common::packets::{data, interest};
+use crate::common::cluster::{VIP, member_port};
+use crate::common::frames::Udp;
+use crate::common::machines::{MEMBERS_MAC, Machine, Network, OUTSIDE_MAC, PEER_MAC};
+use crate::common::net::{alone, give_mac, index_of, ip};
+use crate::common::packets::{data, interest};
+use crate::common::{self, may_run};
 use nw_kernel::balancer::{AttachMode, Link, Verdict};
 use std::time::Duration;
 

@@ -2,10 +2,8 @@
 //! frame to the socket of its shard, and none is lost, duplicated or overwritten. Between two
 //! interfaces of a network namespace.
 
-mod common;
-
-use common::may_run;
-use common::net::{alone, index_of, ip};
+use crate::common::may_run;
+use crate::common::net::{alone, index_of, ip};
 use nw_faces::xdp::rings::{Sizes, Xsk, lost};
 use nw_kernel::{XdpOptions, XdpProgram};
 use nw_name::HashKey;

@@ -1,12 +1,10 @@
 //! Tests of packets from members to the outside, in a network namespace with routes.
 
-mod common;
-
-use common::cluster::{Cluster, DROP, PASS, REDIRECT, VIP, VIP6, member_mac, member_port};
-use common::frames::Udp;
-use common::may_run;
-use common::net::{alone, give_mac, index_of, ip, set};
-use common::packets::{data, fragment, interest, link, prefix_interest};
+use crate::common::cluster::{Cluster, DROP, PASS, REDIRECT, VIP, VIP6, member_mac, member_port};
+use crate::common::frames::Udp;
+use crate::common::may_run;
+use crate::common::net::{alone, give_mac, index_of, ip, set};
+use crate::common::packets::{data, fragment, interest, link, prefix_interest};
 use nw_kernel::balancer::{Link, Verdict};
 use nw_wire::lp::LpHeader;
 

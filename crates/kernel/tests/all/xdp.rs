@@ -1,10 +1,8 @@
 //! Tests of the XDP program with given frames, and on real interfaces of a network namespace.
 
-mod common;
-
+use crate::common::net::{alone, ip};
+use crate::common::{hash_key, may_run, vectors};
 use aya::programs::{TestRun, TestRunOptions};
-use common::net::{alone, ip};
-use common::{hash_key, may_run, vectors};
 use nw_kernel::{KernelError, ShardCounters, XdpMode, XdpOptions, XdpProgram};
 use nw_name::HashKey;
 use rustix::net::{AddressFamily, SocketType, socket};

@@ -1,12 +1,10 @@
 //! Tests of attaching the balancer and of pins, in a network namespace and a bpffs directory of
 //! their own.
 
-mod common;
-
-use common::cluster::{Cluster, entry, members, options};
-use common::frames::Udp;
-use common::may_run;
-use common::net::{alone, index_of, ip};
+use crate::common::cluster::{Cluster, entry, members, options};
+use crate::common::frames::Udp;
+use crate::common::may_run;
+use crate::common::net::{alone, index_of, ip};
 use nw_kernel::KernelError;
 use nw_kernel::balancer::{AttachMode, Balancer, BalancerOptions, Verdict};
 use nw_slot_table::Table;

@@ -1,14 +1,12 @@
 //! Tests with IPv4 fragments in any order, through a balancer between real sockets: each side is a
 //! network namespace, in which the system reassembles packets.
 
-mod common;
-
-use common::cluster::{VIP, member_port};
-use common::frames::Udp;
-use common::machines::{Network, OUTSIDE_MAC, PEER_MAC, Raw, received};
-use common::may_run;
-use common::net::{alone, index_of};
-use common::packets::name;
+use crate::common::cluster::{VIP, member_port};
+use crate::common::frames::Udp;
+use crate::common::machines::{Network, OUTSIDE_MAC, PEER_MAC, Raw, received};
+use crate::common::may_run;
+use crate::common::net::{alone, index_of};
+use crate::common::packets::name;
 use nw_kernel::balancer::{AttachMode, HeldFragments, Hop, MemberEntry, Verdict};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::net::UdpSocket;

@@ -1,10 +1,8 @@
 //! Compares `nw_slot_table` with the program: thousands of names, with rules.
 
-mod common;
-
-use common::cluster::{Cluster, KEY, VIP};
-use common::frames::Udp;
-use common::{may_run, packets, vectors};
+use crate::common::cluster::{Cluster, KEY, VIP};
+use crate::common::frames::Udp;
+use crate::common::{self, may_run, packets, vectors};
 use nw_kernel::balancer::{BalancerOptions, Verdict};
 use nw_name::{Component, ComponentType, Name};
 use nw_slot_table::{Effect, Rule, Rules};

@@ -1,7 +1,5 @@
 //! Frames for tests, with independently computed checksums.
 
-#![allow(dead_code)] // each test file uses a part
-
 use std::net::{IpAddr, SocketAddr};
 
 pub const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x11];

@@ -1,11 +1,9 @@
 //! The XDP program for publications against the element `lipsin_forwarder`: with given frames, and
 //! with real ones between interfaces of a network namespace.
 
-mod common;
-
+use crate::common::may_run;
+use crate::common::net::{alone, give_mac, index_of, ip};
 use aya::programs::{TestRun, TestRunOptions};
-use common::may_run;
-use common::net::{alone, give_mac, index_of, ip};
 use nw_elements::lipsin_forwarder::{In, LipsinLink as ElementLink};
 use nw_elements::{LipsinForwarder, LipsinForwarderConfig};
 use nw_faces::EthernetSocket;

@@ -1,7 +1,5 @@
 //! NDN packets for tests.
 
-#![allow(dead_code)] // each test file uses a part
-
 use nw_name::Name;
 use nw_wire::lp::LpHeader;
 use nw_wire::{DataBuilder, DigestSha256, InterestBuilder};

@@ -1,8 +1,6 @@
 //! Runs the kernel program on the golden vectors that the Rust implementation is tested with.
 
-mod common;
-
-use common::{Probe, may_run, vectors};
+use crate::common::{Probe, may_run, vectors};
 use nw_wire::shard::Reason;
 
 #[test]

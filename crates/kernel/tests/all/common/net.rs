@@ -1,7 +1,5 @@
 //! Network namespaces and interfaces for tests.
 
-#![allow(dead_code)] // each test file uses a part
-
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::net::UdpSocket;
 use std::process::Command;

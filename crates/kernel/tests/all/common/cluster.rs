@@ -1,7 +1,5 @@
 //! A cluster of three members, with functions that run frames through the program.
 
-#![allow(dead_code)] // each test file uses a part
-
 use super::frames::OWN_MAC;
 use aya::programs::{TestRun, TestRunOptions};
 use nw_kernel::balancer::{

@@ -1,12 +1,10 @@
 //! Tests of the balancer's program with NDN over Ethernet.
 
-mod common;
-
-use common::cluster::{Cluster, DROP, PASS, REDIRECT, TX, entry, member_mac, options};
-use common::frames::ethernet;
-use common::may_run;
-use common::net::{alone, index_of, ip};
-use common::packets::{data, fragment, interest};
+use crate::common::cluster::{Cluster, DROP, PASS, REDIRECT, TX, entry, member_mac, options};
+use crate::common::frames::ethernet;
+use crate::common::may_run;
+use crate::common::net::{alone, index_of, ip};
+use crate::common::packets::{data, fragment, interest};
 use nw_kernel::balancer::{AttachMode, BalancerOptions, EthernetOptions, MemberEntry, Verdict};
 
 const CLUSTER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0xee];

@@ -1,7 +1,5 @@
 //! Shared by the tests: golden vectors, the probe program, and whether this process has the rights.
 
-#![allow(dead_code)] // each test file uses a part
-
 pub mod cluster;
 pub mod frames;
 pub mod machines;

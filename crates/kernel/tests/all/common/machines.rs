@@ -1,8 +1,6 @@
 //! The machines on both sides of a balancer: network namespaces with sockets that tests use from
 //! any thread.
 
-#![allow(dead_code)] // each test file uses a part
-
 use super::cluster::{Cluster, entry, member_port, options};
 use super::frames::Udp;
 use super::net::{give_mac, index_of, ip, set};

@@ -1,6 +1,6 @@
 //! The link service, which keeps state between packets: reassembly and reliability under any input
 //! of a peer, with time passing. Also frames of AF_XDP and messages of netlink. Replayed by
-//! `crates/faces/tests/corpus.rs`.
+//! `crates/faces/tests/all/corpus.rs`.
 
 use core::time::Duration;
 use nw_element_api::{DropCounters, FaceId, Kind, Pool, Timestamp};

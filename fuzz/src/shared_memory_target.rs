@@ -1,5 +1,5 @@
 //! Input of a neighbour on a shared-memory link: its first message, the memory passed with it,
-//! words in that memory, messages on the socket. Replayed by `crates/faces/tests/corpus.rs`.
+//! words in that memory, messages on the socket. Replayed by `crates/faces/tests/all/corpus.rs`.
 
 use nw_faces::shm::{RING_LEN_MAX, RING_LEN_MIN, SendError, SharedMemoryLink};
 use nw_faces::{CloseReason, SharedMemoryFault};

@@ -1,5 +1,5 @@
 //! Input of a WebSocket peer: a request, an answer to our request, or frames in pieces.
-//! Replayed by `crates/faces/tests/corpus.rs`.
+//! Replayed by `crates/faces/tests/all/corpus.rs`.
 
 use nw_element_api::{Packet, Pool};
 use nw_faces::queue::ByteQueue;

@@ -1,13 +1,13 @@
 //! Replays the corpora of the fuzz targets `websocket`, `shared_memory`, `link`, `frame` and
-//! `netlink`; `crates/wire/tests/corpus.rs` explains the file names.
+//! `netlink`; `crates/wire/tests/all/corpus.rs` explains the file names.
 
-#[path = "../../../fuzz/src/link_target.rs"]
+#[path = "../../../../fuzz/src/link_target.rs"]
 mod link_target;
-#[path = "../../../fuzz/src/replay.rs"]
+#[path = "../../../../fuzz/src/replay.rs"]
 mod replay;
-#[path = "../../../fuzz/src/shared_memory_target.rs"]
+#[path = "../../../../fuzz/src/shared_memory_target.rs"]
 mod shared_memory_target;
-#[path = "../../../fuzz/src/websocket_target.rs"]
+#[path = "../../../../fuzz/src/websocket_target.rs"]
 mod websocket_target;
 
 use replay::replay;

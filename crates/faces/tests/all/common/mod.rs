@@ -1,7 +1,5 @@
 //! A host for tests: faces, a pool, an epoll instance, and what was received.
 
-#![allow(dead_code)] // each test file uses a part
-
 use nw_element_api::{Kind, Packet, Pool};
 use nw_faces::{FaceEvent, FaceId, Faces, FacesConfig, Timestamp};
 use nw_name::HashKey;

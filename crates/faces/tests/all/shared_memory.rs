@@ -1,8 +1,6 @@
 //! Faces over shared memory: two hosts, and peers that violate the protocol.
 
-mod common;
-
-use common::{Host, data, interest};
+use crate::common::{Host, data, interest};
 use nw_element_api::{DropCause, Kind};
 use nw_faces::{
     CloseReason, FaceError, FaceEvent, FaceId, FaceOptions, FaceUri, FacesConfig, Persistency,

@@ -1,8 +1,6 @@
 //! Ends of streams, for every cause: packets that were complete before the end are received.
 
-mod common;
-
-use common::{Host, data, interest};
+use crate::common::{Host, data, interest};
 use nw_element_api::Kind;
 use nw_faces::{CloseReason, FaceEvent, FaceId, FaceOptions, FaceUri, FacesConfig, Persistency};
 use rustix::net::sockopt;

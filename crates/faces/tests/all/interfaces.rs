@@ -1,9 +1,7 @@
 //! Faces of network interfaces, over a virtual cable between two network namespaces. Needs root and
 //! `ip`; without them the tests report it and pass.
 
-mod common;
-
-use common::{Host, data, interest};
+use crate::common::{Host, data, interest};
 use nw_element_api::{DropCause, Kind};
 use nw_faces::config::ReassemblyLimits;
 use nw_faces::interfaces::filter::{Filter, Pattern};

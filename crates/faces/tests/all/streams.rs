@@ -1,8 +1,6 @@
 //! Unix and TCP faces over real sockets.
 
-mod common;
-
-use common::{Host, data, interest};
+use crate::common::{Host, data, interest};
 use nw_element_api::{DropCause, Kind};
 use nw_faces::{
     CloseReason, FaceError, FaceEvent, FaceFlags, FaceId, FaceOptions, FaceUri, FacesConfig,

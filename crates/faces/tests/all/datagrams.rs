@@ -1,8 +1,6 @@
 //! UDP faces over real sockets.
 
-mod common;
-
-use common::{Host, data, interest};
+use crate::common::{Host, data, interest};
 use nw_element_api::{DropCause, DropReason, Kind};
 use nw_faces::{
     CloseReason, FaceError, FaceEvent, FaceFlags, FaceId, FaceOptions, FaceUri, FacesConfig,

@@ -1,8 +1,6 @@
 //! WebSocket faces over real sockets, with hand-made peers and with the router at both ends.
 
-mod common;
-
-use common::{Host, data, interest};
+use crate::common::{Host, data, interest};
 use nw_element_api::{DropCause, Kind};
 use nw_faces::config::WebSocketConfig;
 use nw_faces::{

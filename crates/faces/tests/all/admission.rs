@@ -1,9 +1,7 @@
 //! Admission to a small pool of faces: peers over IP get at most half, programs of this machine the
 //! other half, and refusals are counted.
 
-mod common;
-
-use common::{Host, interest};
+use crate::common::{Host, interest};
 use nw_element_api::SharedPool;
 use nw_faces::{CloseReason, FaceError, FaceEvent, FaceOptions, FaceUri, FacesConfig};
 use std::io::{Read, Write};

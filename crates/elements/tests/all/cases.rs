@@ -1,9 +1,7 @@
 //! Runs every case under `tests/cases` of the repository. `NW_CASE=<part of a path>` runs some of
 //! them.
 
-mod case;
-mod graph;
-
+use crate::case;
 use std::path::{Path, PathBuf};
 
 fn cases(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -1,8 +1,6 @@
 //! The standard graph in virtual time: packet_dispatcher, content_store and router, connected as in
 //! the fused host.
 
-#![allow(dead_code)] // each test uses its part
-
 use nw_element_api::decode::{decode_lazily, resolve_name};
 use nw_element_api::{
     Context, DropCounters, DropReason, Element, FaceId, Kind, LinkFields, Outbox, Packet, Pool,

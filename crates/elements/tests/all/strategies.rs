@@ -1,9 +1,7 @@
 //! Strategies against upstreams with delays, losses and outages, in virtual time: where they come
 //! to rest, and how soon they move.
 
-mod graph;
-
-use graph::{Graph, GraphConfig};
+use crate::graph::{Graph, GraphConfig};
 use nw_element_api::{FaceId, FaceInfo, Kind, LinkFields, LinkType, Scope, Timestamp};
 use nw_name::Name;
 use nw_tables::fib::NextHop;

@@ -1,9 +1,7 @@
 //! Random traffic through the standard graph: no packet is lost, no face gets a packet it did not
 //! request, and all state ends.
 
-mod graph;
-
-use graph::{Graph, GraphConfig};
+use crate::graph::{Graph, GraphConfig};
 use nw_element_api::{Element, FaceId, FaceInfo, Kind, LinkFields, LinkType, Scope};
 use nw_elements::strategy::{Strategy, StrategyId};
 use nw_name::{Name, NameRef};

@@ -1,4 +1,4 @@
-//! The target for graph files. Replayed by `crates/graph/tests/corpus.rs`.
+//! The target for graph files. Replayed by `crates/graph/tests/all/corpus.rs`.
 
 use nw_element_api::Value;
 use nw_graph::GraphFile;

@@ -1,5 +1,5 @@
 //! Files of the simulator: scenarios, and topologies in GML, of Mini-NDN or as lists of links.
-//! Replayed by `crates/sim/tests/corpus.rs`.
+//! Replayed by `crates/sim/tests/all/corpus.rs`.
 
 use nw_sim::{Overrides, Scenario, Topology};
 

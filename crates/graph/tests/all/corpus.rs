@@ -1,10 +1,10 @@
 //! Replays the corpus of the fuzz target `graph`; file names are explained in
-//! `crates/wire/tests/corpus.rs`.
+//! `crates/wire/tests/all/corpus.rs`.
 
 use std::fs;
 use std::path::Path;
 
-#[path = "../../../fuzz/src/graph_target.rs"]
+#[path = "../../../../fuzz/src/graph_target.rs"]
 mod graph_target;
 
 #[test]

@@ -1,8 +1,10 @@
-//! Tests of whole networks: shared helpers.
+//! Tests of this crate from outside, in one program, with the helpers they share.
 
 mod conservation;
+mod corpus;
 mod determinism;
 mod failures;
+mod fair_share;
 mod theory;
 mod thousand_nodes;
 

@@ -1,9 +1,9 @@
 //! Replays the corpora of the fuzz targets `scenario` and `topology`; file names are explained in
-//! `crates/wire/tests/corpus.rs`.
+//! `crates/wire/tests/all/corpus.rs`.
 
-#[path = "../../../fuzz/src/replay.rs"]
+#[path = "../../../../fuzz/src/replay.rs"]
 mod replay;
-#[path = "../../../fuzz/src/scenario_target.rs"]
+#[path = "../../../../fuzz/src/scenario_target.rs"]
 mod scenario_target;
 
 use replay::replay;

@@ -1,4 +1,4 @@
-//! The balancer's configuration file. Replayed by `crates/balancer/tests/corpus.rs`.
+//! The balancer's configuration file. Replayed by `crates/balancer/tests/all/corpus.rs`.
 
 use nw_balancer::Config;
 

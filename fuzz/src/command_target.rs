@@ -1,5 +1,5 @@
 //! The target for signed commands, in a file of its own because it needs the `trust` crate.
-//! Replayed by `crates/trust/tests/corpus.rs`.
+//! Replayed by `crates/trust/tests/all/corpus.rs`.
 
 use nw_trust::{Command, CommandPolicy};
 use nw_wire::Interest;

@@ -1,5 +1,5 @@
 //! The targets for the decoders of `api`: management messages and the configuration file.
-//! Replayed by `crates/api/tests/corpus.rs`.
+//! Replayed by `crates/api/tests/all/corpus.rs`.
 
 use nw_api::config::Config;
 use nw_api::management::client::{decode_cs_info, decode_items, decode_status};

@@ -1,5 +1,5 @@
 //! The metadata by which `nw cat` finds an object's version. Replayed by
-//! `crates/app/tests/corpus.rs`.
+//! `crates/app/tests/all/corpus.rs`.
 
 use nw_app::object::version_in_metadata;
 use nw_name::Name;

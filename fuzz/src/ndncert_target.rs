@@ -1,5 +1,5 @@
 //! The target for replies of a certificate authority, in a file of its own because it needs the
-//! `trust` crate. Replayed by `crates/trust/tests/corpus.rs`.
+//! `trust` crate. Replayed by `crates/trust/tests/all/corpus.rs`.
 
 use nw_trust::ndncert::{CaError, CaProfile, Enrolment};
 use nw_trust::{Key, KeyKind, Validity, certificate};

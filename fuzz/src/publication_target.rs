@@ -1,5 +1,5 @@
 //! Publish/subscribe packets: each layout of Blackadder 0.4, and the envelope of this project.
-//! Replayed by `crates/wire/tests/publication_corpus.rs`.
+//! Replayed by `crates/wire/tests/all/publication_corpus.rs`.
 
 use nw_wire::Error;
 use nw_wire::publication::{

@@ -1,5 +1,5 @@
 //! Replays the corpus of a fuzz target, in the tests of the crate whose code the target runs.
-//! `crates/wire/tests/corpus.rs` describes the meaning of file names.
+//! `crates/wire/tests/all/corpus.rs` describes the meaning of file names.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! The target for SafeBags, in a file of its own because it needs the `trust` crate.
-//! Replayed by `crates/trust/tests/corpus.rs`.
+//! Replayed by `crates/trust/tests/all/corpus.rs`.
 
 use nw_trust::{Error, safebag};
 

@@ -1,6 +1,6 @@
 //! The fuzz targets for packets and names. The fuzzers call these functions, and so does the replay
-//! of the corpora in `cargo test` (`crates/wire/tests/corpus.rs`), which also compares each outcome
-//! with the one in the seed's file name.
+//! of the corpora in `cargo test` (`crates/wire/tests/all/corpus.rs`), which also compares each
+//! outcome with the one in the seed's file name.
 
 use nw_name::{HashKey, Name, NameRef, PrefixHashes};
 use nw_wire::certificate::Certificate;

@@ -1,8 +1,8 @@
 //! Writes the seeds of the fuzz targets for publish/subscribe:
 //! `cargo run -p nw-wire --example seed_publication_corpus`.
 //!
-//! Those of Blackadder's layouts are from the recorded vectors. `tests/publication_corpus.rs` holds
-//! all of them to their names.
+//! Those of Blackadder's layouts are from the recorded vectors. `tests/all/publication_corpus.rs`
+//! holds all of them to their names.
 
 use nw_wire::publication::{
     Assignment, EnvelopeBuilder, EnvelopeKind, Fid, FragmentInfo, Id, Label, LinkAdvertisement,

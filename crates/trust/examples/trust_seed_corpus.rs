@@ -1,8 +1,8 @@
 //! Writes the seeds of the fuzz targets `command` and `safebag`:
-//! `cargo run -p nw-trust --example seed_corpus`.
+//! `cargo run -p nw-trust --example trust_seed_corpus`.
 //!
-//! `crates/wire/examples/seed_corpus.rs` writes those of the other targets. The fuzz target checks
-//! commands at 1 700 000 000 000 ms since 1970, from a local face.
+//! `crates/wire/examples/wire_seed_corpus.rs` writes those of the other targets. The fuzz target
+//! checks commands at 1 700 000 000 000 ms since 1970, from a local face.
 
 use nw_name::Name;
 use nw_trust::{Error, Key, Signer};

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-#[path = "../../../fuzz/src/targets.rs"]
+#[path = "../../../../fuzz/src/targets.rs"]
 mod targets;
 
 /// Least number of seeds per target: fewer would mean that seeds were lost.

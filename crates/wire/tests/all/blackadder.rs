@@ -6,7 +6,7 @@ use nw_wire::publication::{
     NetlinkHeader, NetworkPacket, NetworkPacketBuilder, NodeNotice, Operation, RENDEZVOUS_SCOPE,
 };
 
-const VECTORS: &str = include_str!("../../../tests/vectors/blackadder.txt");
+const VECTORS: &str = include_str!("../../../../tests/vectors/blackadder.txt");
 const ETHERNET_HEADER_LEN: usize = 14;
 
 /// Returns the bytes at the end of a line. Frames longer than 200 bytes were cut, marked by `...`.

@@ -1,9 +1,9 @@
 //! Replays the corpora of the fuzz targets `management` and `config`; see
-//! `crates/wire/tests/corpus.rs` for what file names promise.
+//! `crates/wire/tests/all/corpus.rs` for what file names promise.
 
-#[path = "../../../fuzz/src/control_targets.rs"]
+#[path = "../../../../fuzz/src/control_targets.rs"]
 mod control_targets;
-#[path = "../../../fuzz/src/replay.rs"]
+#[path = "../../../../fuzz/src/replay.rs"]
 mod replay;
 
 use replay::replay;

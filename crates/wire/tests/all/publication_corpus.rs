@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use std::fs;
 use std::path::Path;
 
-#[path = "../../../fuzz/src/publication_target.rs"]
+#[path = "../../../../fuzz/src/publication_target.rs"]
 mod publication_target;
-#[path = "../../../fuzz/src/replay.rs"]
+#[path = "../../../../fuzz/src/replay.rs"]
 mod replay;
 
 use publication_target::ALL;

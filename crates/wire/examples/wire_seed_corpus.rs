@@ -1,7 +1,7 @@
-//! Writes the seeds of the fuzzers' corpora: `cargo run -p nw-wire --example seed_corpus`.
+//! Writes the seeds of the fuzzers' corpora: `cargo run -p nw-wire --example wire_seed_corpus`.
 //!
-//! `ok-…` are valid, `bad-<fault>-…` are near-misses and hostile lengths. `tests/corpus.rs` holds
-//! them to their names.
+//! `ok-…` are valid, `bad-<fault>-…` are near-misses and hostile lengths. `tests/all/corpus.rs`
+//! holds them to their names.
 
 use nw_name::tlv::{push_integer, push_tlv};
 use nw_name::{Component, ComponentType, Name};

@@ -1,13 +1,13 @@
-//! Replays the corpora of the fuzz targets `command`, `ndncert` and `safebag`. `crates/wire/tests/corpus.rs`
-//! explains what the file names promise.
+//! Replays the corpora of the fuzz targets `command`, `ndncert` and `safebag`.
+//! `crates/wire/tests/all/corpus.rs` explains what the file names promise.
 
-#[path = "../../../fuzz/src/command_target.rs"]
+#[path = "../../../../fuzz/src/command_target.rs"]
 mod command_target;
-#[path = "../../../fuzz/src/ndncert_target.rs"]
+#[path = "../../../../fuzz/src/ndncert_target.rs"]
 mod ndncert_target;
-#[path = "../../../fuzz/src/replay.rs"]
+#[path = "../../../../fuzz/src/replay.rs"]
 mod replay;
-#[path = "../../../fuzz/src/safebag_target.rs"]
+#[path = "../../../../fuzz/src/safebag_target.rs"]
 mod safebag_target;
 
 use replay::replay;

@@ -1,9 +1,9 @@
-//! Replays the corpus of the fuzz target `balancer_config`. `crates/wire/tests/corpus.rs` explains
-//! what the file names promise.
+//! Replays the corpus of the fuzz target `balancer_config`. `crates/wire/tests/all/corpus.rs`
+//! explains what the file names promise.
 
-#[path = "../../../fuzz/src/balancer_target.rs"]
+#[path = "../../../../fuzz/src/balancer_target.rs"]
 mod balancer_target;
-#[path = "../../../fuzz/src/replay.rs"]
+#[path = "../../../../fuzz/src/replay.rs"]
 mod replay;
 
 use replay::replay;

@@ -1,8 +1,8 @@
 //! The choice of shards: golden vectors that the kernel program is held to as well, and that it
 //! agrees with decoding.
 //!
-//! `NW_WRITE_VECTORS=1 cargo test -p nw-wire --test shards` regenerates the vectors after the rules
-//! changed on purpose.
+//! `NW_WRITE_VECTORS=1 cargo test -p nw-wire --test all shards` regenerates the vectors after the
+//! rules changed on purpose.
 
 use nw_name::tlv::push_tlv;
 use nw_name::{Component, ComponentType, HashKey, Name, PrefixHashes};
@@ -333,7 +333,7 @@ fn add_truncated(packets: &mut Vec<Vec<u8>>) {
 fn vectors() -> String {
     let mut text = String::from(
         "# Which shard each packet goes to: held by crates/wire (in Rust) and crates/kernel (in the kernel). Written by\n\
-         # NW_WRITE_VECTORS=1 cargo test -p nw-wire --test shards\n\
+         # NW_WRITE_VECTORS=1 cargo test -p nw-wire --test all shards\n\
          # key WORD WORD: of the hash, for the lines behind it. Else: shards, shard, reason, \
          packet.\n",
     );

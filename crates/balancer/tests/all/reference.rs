@@ -4,7 +4,7 @@ use nw_balancer::Config;
 use std::fs;
 use std::path::PathBuf;
 
-const RENEW: &str = "RENEW=1 cargo test -p nw-balancer --test reference";
+const RENEW: &str = "RENEW=1 cargo test -p nw-balancer --test all reference";
 
 fn page() -> String {
     format!(

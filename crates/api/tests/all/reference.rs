@@ -6,7 +6,7 @@ use nw_api::config::Config;
 use std::fs;
 use std::path::PathBuf;
 
-const RENEW: &str = "RENEW=1 cargo test -p nw-api --test reference";
+const RENEW: &str = "RENEW=1 cargo test -p nw-api --test all reference";
 
 struct Section {
     path: String,

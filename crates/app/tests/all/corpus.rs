@@ -1,9 +1,9 @@
 //! Replays the corpus of the fuzz target `metadata`; file names are explained in
-//! `crates/wire/tests/corpus.rs`.
+//! `crates/wire/tests/all/corpus.rs`.
 
-#[path = "../../../fuzz/src/metadata_target.rs"]
+#[path = "../../../../fuzz/src/metadata_target.rs"]
 mod metadata_target;
-#[path = "../../../fuzz/src/replay.rs"]
+#[path = "../../../../fuzz/src/replay.rs"]
 mod replay;
 
 use replay::replay;

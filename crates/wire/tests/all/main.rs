@@ -1,0 +1,7 @@
+//! Tests of this crate from outside, in one program.
+
+mod blackadder;
+mod corpus;
+mod properties;
+mod publication_corpus;
+mod shards;

@@ -1,4 +1,4 @@
-//! The target for bodies of REST requests. Replayed by `crates/rest-api/tests/corpus.rs`.
+//! The target for bodies of REST requests. Replayed by `crates/rest-api/tests/all/corpus.rs`.
 
 use nw_api::balancer::{AgentReport, MemberChange, MemberWanted};
 use nw_api::rest::{CsChange, CsErase, FaceWanted, LogLevels, RouteWanted, StrategyWanted};

@@ -1,10 +1,10 @@
 //! Replays the corpus of the fuzz target `rest_body`. File names tell the expected result, see
-//! `crates/wire/tests/corpus.rs`.
+//! `crates/wire/tests/all/corpus.rs`.
 
 use std::fs;
 use std::path::Path;
 
-#[path = "../../../fuzz/src/rest_target.rs"]
+#[path = "../../../../fuzz/src/rest_target.rs"]
 mod rest_target;
 
 #[test]

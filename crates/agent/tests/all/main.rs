@@ -1,0 +1,4 @@
+//! Tests of this crate from outside, in one program.
+
+mod agents;
+mod groups;

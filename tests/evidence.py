@@ -5,7 +5,7 @@
     tests/evidence.py WORD...      rows with one of these words, and the commands of their tests
 
 A test is named as docs/features.md explains: `CRATE::TEST` or `SUITE:NAME`, and `(long)` behind the
-name if the second tier of the checks runs it. `xtask/tests/parity.rs` checks that each named test
+name if the second tier of the checks runs it. `xtask/tests/all/parity.rs` checks that each named test
 exists. tools/check gives the lines of each step to an `Output`, and the verdicts of all steps to
 `missing`.
 """

@@ -1,5 +1,5 @@
 //! Replays the corpus of the fuzz target `announcement`. File names tell the expected result, see
-//! `crates/wire/tests/corpus.rs`.
+//! `crates/wire/tests/all/corpus.rs`.
 
 #[path = "../../../fuzz/src/content_target.rs"]
 mod content_target;

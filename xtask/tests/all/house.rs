@@ -127,3 +127,31 @@ fn switches_for_tests_are_absent_from_releases() {
     }
     assert!(switches > 0, "the search finds NW_NETWORK_TEST_KILL_AT");
 }
+
+/// The programs of tests of a crate: files in `tests`, and folders there with a `main.rs`.
+fn test_programs(crate_folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(crate_folder.join("tests")).into_iter().flatten().flatten();
+    let source_of = |path: PathBuf| if path.is_dir() { path.join("main.rs") } else { path };
+    let is_source = |path: &PathBuf| path.extension().is_some_and(|e| e == "rs") && path.is_file();
+    entries.map(|entry| source_of(entry.path())).filter(is_source).collect()
+}
+
+/// Each program of tests links all crates below its own, which takes seconds.
+#[test]
+fn other_test_programs_of_a_crate_give_a_reason() {
+    let crates = fs::read_dir(root().join("crates")).expect("crates").flatten();
+    let folders = crates.map(|entry| entry.path()).chain([root().join("xtask")]);
+    let programs: Vec<_> = folders.map(|folder| test_programs(&folder)).collect();
+    assert!(programs.iter().flatten().count() > 20, "the walk finds the programs");
+    let found: Vec<_> = programs
+        .into_iter()
+        .filter(|programs| programs.len() > 1)
+        .flatten()
+        .filter(|path| !path.ends_with("tests/all/main.rs"))
+        .filter(|path| !fs::read_to_string(path).expect("text").contains("Alone in its process"))
+        .collect();
+    assert!(
+        found.is_empty(),
+        "make them modules of tests/all/main.rs, or say why each is 'Alone in its process': {found:?}"
+    );
+}

@@ -19,8 +19,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// No lease.
 const NONE: u32 = u32::MAX;
 
+/// The numbers of leases that were dropped, from any thread to the owner. What a thread did before
+/// it pushes a number is ordered before what the owner does after it has taken that number.
+pub trait DroppedLeases: Default {
+    /// Adds a number.
+    fn push(&self, number: u32);
+    /// Takes a number; `None` if there is none.
+    fn pop(&self) -> Option<u32>;
+}
+
+impl DroppedLeases for Mutex<Vec<u32>> {
+    fn push(&self, number: u32) {
+        self.lock().unwrap_or_else(PoisonError::into_inner).push(number);
+    }
+
+    fn pop(&self) -> Option<u32> {
+        self.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+}
+
 /// The buffer: see the module. A lease is within one block of `BLOCK` bytes.
-pub struct SharedBuffer<const BLOCK: usize> {
+pub struct SharedBuffer<const BLOCK: usize, D = Mutex<Vec<u32>>> {
     first: NonNull<u8>,
     len: usize,
     /// Bytes that can be written without looking at leases: all if there are none, otherwise 0.
@@ -29,7 +48,7 @@ pub struct SharedBuffer<const BLOCK: usize> {
     newest_lease: Vec<u32>,
     leases: Vec<LeaseRecord>,
     free_leases: Vec<u32>,
-    shared: Arc<Shared>,
+    shared: Arc<Shared<D>>,
 }
 
 /// A lease in the owner's list.
@@ -41,35 +60,34 @@ struct LeaseRecord {
 }
 
 /// Alive until the owner and all leases are dropped.
-struct Shared {
-    /// The numbers of dropped leases.
-    dropped: Mutex<Vec<u32>>,
+struct Shared<D> {
+    dropped: D,
     /// Never borrowed: its bytes are accessed through pointers only.
     _bytes: MmapArray<u8>,
 }
 
 /// Bytes that are not written while this lease exists.
-pub struct ReadLease {
+pub struct ReadLease<D: DroppedLeases = Mutex<Vec<u32>>> {
     first: NonNull<u8>,
     len: usize,
     number: u32,
     /// `None` only while the lease ends.
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<Shared<D>>>,
 }
 
 // SAFETY: the buffer owns its bytes. Of leased bytes it hands out shared references only, as each
 // lease does.
-unsafe impl<const BLOCK: usize> Send for SharedBuffer<BLOCK> {}
+unsafe impl<const BLOCK: usize, D: Send + Sync> Send for SharedBuffer<BLOCK, D> {}
 // SAFETY: shared references to it give shared references to bytes only.
-unsafe impl<const BLOCK: usize> Sync for SharedBuffer<BLOCK> {}
+unsafe impl<const BLOCK: usize, D: Send + Sync> Sync for SharedBuffer<BLOCK, D> {}
 // SAFETY: a lease reads bytes that are not written until it has ended. The owner is notified of
 // that by a lock or by receiving the lease, and both order this thread's reads before the owner's
 // writes. The last one alive unmaps the memory, as with any `Arc`.
-unsafe impl Send for ReadLease {}
+unsafe impl<D: DroppedLeases + Send + Sync> Send for ReadLease<D> {}
 // SAFETY: shared references to it give shared references to bytes only.
-unsafe impl Sync for ReadLease {}
+unsafe impl<D: DroppedLeases + Send + Sync> Sync for ReadLease<D> {}
 
-impl<const BLOCK: usize> SharedBuffer<BLOCK> {
+impl<const BLOCK: usize, D: DroppedLeases> SharedBuffer<BLOCK, D> {
     /// Creates a buffer of `len` zero bytes, in memory like [`MmapArray::new`].
     ///
     /// # Panics
@@ -83,7 +101,7 @@ impl<const BLOCK: usize> SharedBuffer<BLOCK> {
             newest_lease: Vec::new(),
             leases: Vec::new(),
             free_leases: Vec::new(),
-            shared: Arc::new(Shared { dropped: Mutex::default(), _bytes: bytes }),
+            shared: Arc::new(Shared { dropped: D::default(), _bytes: bytes }),
         }
     }
 
@@ -134,7 +152,7 @@ impl<const BLOCK: usize> SharedBuffer<BLOCK> {
     ///
     /// # Panics
     /// When the range is not within the block, or the block not within the buffer.
-    pub fn lease(&mut self, block: usize, range: Range<usize>) -> ReadLease {
+    pub fn lease(&mut self, block: usize, range: Range<usize>) -> ReadLease<D> {
         let whole = Self::block(block);
         let is_inside =
             whole.start <= range.start && range.start <= range.end && range.end <= whole.end;
@@ -165,7 +183,7 @@ impl<const BLOCK: usize> SharedBuffer<BLOCK> {
     ///
     /// # Panics
     /// When the lease belongs to another buffer.
-    pub fn release(&mut self, mut lease: ReadLease) -> usize {
+    pub fn release(&mut self, mut lease: ReadLease<D>) -> usize {
         let is_ours = lease.shared.as_ref().is_some_and(|shared| Arc::ptr_eq(shared, &self.shared));
         assert!(is_ours, "a lease is released to its own buffer");
         lease.shared = None;
@@ -175,7 +193,7 @@ impl<const BLOCK: usize> SharedBuffer<BLOCK> {
     /// Ends a lease that was dropped elsewhere; returns its block, `None` if there is none. To be
     /// called until it returns `None`, from time to time while [`has_leases`](Self::has_leases).
     pub fn next_dropped(&mut self) -> Option<usize> {
-        let number = self.shared.dropped.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        let number = self.shared.dropped.pop()?;
         Some(self.remove_lease(number))
     }
 
@@ -239,7 +257,7 @@ impl<const BLOCK: usize> SharedBuffer<BLOCK> {
     }
 }
 
-impl<const BLOCK: usize> Deref for SharedBuffer<BLOCK> {
+impl<const BLOCK: usize, D> Deref for SharedBuffer<BLOCK, D> {
     type Target = [u8];
 
     #[inline(always)]
@@ -250,14 +268,14 @@ impl<const BLOCK: usize> Deref for SharedBuffer<BLOCK> {
     }
 }
 
-impl<const BLOCK: usize> fmt::Debug for SharedBuffer<BLOCK> {
+impl<const BLOCK: usize, D> fmt::Debug for SharedBuffer<BLOCK, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let leases = self.leases.len() - self.free_leases.len();
         f.debug_struct("SharedBuffer").field("len", &self.len).field("leases", &leases).finish()
     }
 }
 
-impl Deref for ReadLease {
+impl<D: DroppedLeases> Deref for ReadLease<D> {
     type Target = [u8];
 
     #[inline(always)]
@@ -268,19 +286,21 @@ impl Deref for ReadLease {
     }
 }
 
-impl Drop for ReadLease {
+impl<D: DroppedLeases> Drop for ReadLease<D> {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.take() {
-            shared.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(self.number);
+            shared.dropped.push(self.number);
         }
     }
 }
 
-impl fmt::Debug for ReadLease {
+impl<D: DroppedLeases> fmt::Debug for ReadLease<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadLease").field("len", &self.len).finish()
     }
 }
 
+#[cfg(test)]
+mod order_model;
 #[cfg(test)]
 mod tests;

@@ -148,6 +148,28 @@ fn form_fail_and_rejoin(nodes: usize) {
 }
 
 #[test]
+fn trees_are_kept_until_links_change() {
+    let mut network = Network::new(4, &[(0, 1), (1, 2), (0, 3)]);
+    network.run(300);
+    let ids: Vec<NodeId> = network.domains.iter().map(Domain::node).collect();
+    let nodes = BTreeSet::from([ids[2]]);
+    let domain = &mut network.domains[0];
+    assert_eq!((domain.trees(&nodes).len(), domain.trees.len()), (1, 1));
+    network.subscribe(1, "/a/b");
+    network.run(100);
+    let domain = &mut network.domains[0];
+    assert_eq!(domain.receivers([&name()], Strategy::Domain), BTreeSet::from([ids[1]]));
+    assert_eq!(domain.trees.len(), 1, "a subscription changes no tree");
+    network.cut(0, 3);
+    network.run(HEALED_MS);
+    let domain = &mut network.domains[0];
+    assert_eq!((domain.trees(&BTreeSet::from([ids[1]])).len(), domain.trees.len()), (1, 1));
+    let of_others = (0..2 * trees::TREE_SETS_MAX as u64).map(|n| BTreeSet::from([NodeId(n)]));
+    of_others.for_each(|nodes| drop(domain.trees(&nodes)));
+    assert!(domain.trees.len() <= trees::TREE_SETS_MAX);
+}
+
+#[test]
 fn domain_of_200_nodes_heals_within_a_second() {
     form_fail_and_rejoin(200);
 }

@@ -109,7 +109,7 @@ pub struct LinkState {
     /// Hops to each reachable node, and the node before it.
     paths: BTreeMap<NodeId, (u32, NodeId)>,
     /// The changes of links that `paths` are computed from.
-    paths_changes: u64,
+    pub paths_changes: u64,
 }
 
 impl LinkState {

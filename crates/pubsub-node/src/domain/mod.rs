@@ -139,6 +139,8 @@ pub struct Domain {
     seal: Seal,
     generation: u64,
     trees: BTreeMap<BTreeSet<NodeId>, Vec<Tree>>,
+    /// The changes of links that `trees` are computed from.
+    trees_changes: u64,
     heartbeats: Heartbeats,
     /// Links from publishers' nodes to all others, as far as computed since links changed.
     hops: BTreeMap<NodeId, BTreeMap<NodeId, u32>>,
@@ -186,6 +188,7 @@ impl Domain {
             links,
             seal: Seal::default(),
             trees: BTreeMap::new(),
+            trees_changes: 0,
             heartbeats: Heartbeats::default(),
             hops: BTreeMap::new(),
             hops_changes: 0,
@@ -408,7 +411,6 @@ impl Domain {
         }
         if self.generation != self.links.generation {
             self.generation = self.links.generation;
-            self.trees.clear();
             self.end_fetches();
             self.events.push(DomainEvent::Changed);
         }

@@ -1,7 +1,7 @@
 //! Trees to the receivers of a publication, and forwarding identifiers that publishers gave.
 //!
-//! Invariant: a tree is computed once for a set of nodes while links stay as they are; no
-//! identifier is above the fill limit.
+//! Invariant: a tree is computed once for a set of nodes while links stay as they are, unless there
+//! are very many sets; no identifier is above the fill limit.
 
 use super::filter::{link_id, tree_id};
 use super::stages::Stages;
@@ -15,6 +15,9 @@ use std::sync::Arc;
 
 /// Items with a given forwarding identifier at most.
 const PATHS_MAX: usize = 65_536;
+
+/// Sets of nodes at most whose trees are kept.
+pub(super) const TREE_SETS_MAX: usize = 256;
 
 /// A tree to a set of nodes.
 #[derive(Clone, Debug)]
@@ -70,6 +73,10 @@ impl Domain {
 
     /// Returns the trees to a set of nodes: one, or several where one identifier would be too full.
     pub(super) fn trees(&mut self, nodes: &BTreeSet<NodeId>) -> Vec<Tree> {
+        if self.trees_changes != self.links.paths_changes {
+            self.trees_changes = self.links.paths_changes;
+            self.trees.clear();
+        }
         if let Some(trees) = self.trees.get(nodes) {
             return trees.clone();
         }
@@ -78,6 +85,9 @@ impl Domain {
             LargeTrees::Stages => self.compute_staged_trees(nodes),
         };
         self.counters.fill_limit += too_full;
+        if self.trees.len() >= TREE_SETS_MAX {
+            self.trees.clear();
+        }
         self.trees.insert(nodes.clone(), trees.clone());
         trees
     }

@@ -8,6 +8,7 @@
 pub mod balancer;
 pub mod cluster;
 pub mod control;
+pub mod domain_join;
 pub mod endpoints;
 pub mod forward;
 pub mod idle;

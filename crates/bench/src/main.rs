@@ -6,9 +6,9 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use nw_app::FaceUri;
 use nw_bench::{
-    balancer, cluster, control, endpoints, forward, idle, insert, local_pubsub, manager, overload,
-    poison, publish_subscribe, pubsub_nodes, registration, relay, report, scaling, services,
-    shards, sim, table_rows, transfer, udp_baseline, verify, veth,
+    balancer, cluster, control, domain_join, endpoints, forward, idle, insert, local_pubsub,
+    manager, overload, poison, publish_subscribe, pubsub_nodes, registration, relay, report,
+    scaling, services, shards, sim, table_rows, transfer, udp_baseline, verify, veth,
 };
 use nw_name::Name;
 use nw_traffic::machine::Machine;
@@ -175,6 +175,7 @@ const ROWS: &[&str] = &[
     "pubsub/latency",
     "pubsub/slow",
     "pubsub/tree",
+    "pubsub/join",
     "pubsub/chain13",
     "rendezvous/local",
     "sim/1000x1e7",
@@ -298,6 +299,7 @@ fn run(
             Some("balancer") => balancer::run(row)?,
             _ if matches!(*row, "lipsin/veth" | "pubsub/chain13") => pubsub_nodes::run(row)?,
             Some("rendezvous") => pubsub_nodes::run(row)?,
+            _ if *row == "pubsub/join" => domain_join::run(),
             Some("pubsub") if *row != "pubsub/tree" => local_pubsub::run(row)?,
             Some("lipsin" | "pubsub") => publish_subscribe::run(row),
             Some("manager") if *row == "manager/poison" => poison::run(row)?,

@@ -29,7 +29,7 @@ const RUNS: usize = 9;
 const NOW: Timestamp = Timestamp::START;
 
 /// Returns the nanoseconds of processor time of this thread: other load of the machine is left out.
-fn processor_ns() -> f64 {
+pub(crate) fn processor_ns() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }

@@ -30,4 +30,11 @@ mod sockets;
 mod status;
 mod subscriptions;
 
+/// The domain as one node sees it, without sockets, for benchmarks.
+#[doc(hidden)]
+pub mod raw {
+    pub use crate::domain::{Domain, LaterUse, LinkAddress, Target};
+    pub use crate::pattern_set::PatternSet;
+}
+
 pub use service::{PubSubService, StartError};

@@ -780,6 +780,11 @@ impl Domain {
         }
     }
 
+    /// Returns how many other nodes can be reached.
+    pub fn node_count(&self) -> usize {
+        self.links.reachable().count()
+    }
+
     /// Returns the other nodes, for the status.
     pub fn nodes(&self) -> Vec<NodeStatus> {
         let addresses: BTreeMap<NodeId, LinkAddress> = self.links.neighbours().collect();

@@ -3,8 +3,8 @@
 //!
 //! - `us_at_joining_node`: the new record, until its packets are queued.
 //! - `us_at_other_node`: all copies of it at each other node, mean, until all know it.
-//! - `us_at_publisher`: the first publication after it, to half of the nodes and the new ones, until
-//!   its packets are queued.
+//! - `us_at_publisher`: the first publication after it, to half of the nodes and the new ones,
+//!   until its packets are queued.
 //! - `bytes_per_node`: bytes that each node sends for it, mean, from the UDP payload on.
 
 use crate::publish_subscribe::processor_ns;

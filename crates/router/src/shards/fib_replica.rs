@@ -28,43 +28,57 @@ const COMMANDS_PER_CHANGE: usize = 256;
 /// A shard that has stopped never returns a replica: check the reference count after this time.
 const RETURN_TIMEOUT: Duration = Duration::from_millis(10);
 
+/// A counted pointer to a FIB. What readers did before they dropped theirs is ordered before what
+/// the last owner changes.
+pub trait Replica: Clone {
+    /// Changes the FIB. `None` if another pointer to it exists; then nothing has changed.
+    fn change<T>(&mut self, change: impl FnOnce(&mut Fib) -> T) -> Option<T>;
+}
+
+impl Replica for Arc<Fib> {
+    fn change<T>(&mut self, change: impl FnOnce(&mut Fib) -> T) -> Option<T> {
+        Arc::get_mut(self).map(change)
+    }
+}
+
 /// Two replicas of a FIB: shards read one, and the updater changes the other.
 #[derive(Debug)]
-pub struct LeftRight {
-    live: Arc<Fib>,
-    spare: Arc<Fib>,
+pub struct LeftRight<R = Arc<Fib>> {
+    live: R,
+    spare: R,
     /// Changes that the live replica has and the spare does not.
     spare_pending: Vec<Arc<[OwnedFibChange]>>,
 }
 
-impl LeftRight {
+impl<R: Replica> LeftRight<R> {
     /// Creates both replicas by `create`, which must return equal tables each time.
-    pub fn new(create: impl Fn() -> Fib) -> Self {
-        LeftRight { live: Arc::new(create()), spare: Arc::new(create()), spare_pending: Vec::new() }
+    pub fn new(create: impl Fn() -> R) -> Self {
+        LeftRight { live: create(), spare: create(), spare_pending: Vec::new() }
     }
 
     /// Returns the live replica, for readers.
-    pub fn live(&self) -> Arc<Fib> {
-        Arc::clone(&self.live)
+    pub fn live(&self) -> R {
+        self.live.clone()
     }
 
     /// Returns whether no reader holds the spare replica any more.
     pub fn is_spare_free(&mut self) -> bool {
-        Arc::get_mut(&mut self.spare).is_some()
+        self.spare.change(|_| ()).is_some()
     }
 
     /// Applies changes to the spare replica and makes it the live one. Returns the next hops that
     /// prefixes did not have before. `None` if a reader holds the spare replica; then nothing has
     /// changed.
     pub fn change(&mut self, changes: Vec<Arc<[OwnedFibChange]>>) -> Option<Vec<NewNextHops>> {
-        let spare = Arc::get_mut(&mut self.spare)?;
-        for changes in self.spare_pending.drain(..) {
-            // Their new next hops were returned when the other replica got them.
-            changes.iter().for_each(|change| drop(apply(spare, change)));
-        }
-        let applied =
-            changes.iter().flat_map(|changes| changes.iter()).map(|change| apply(spare, change));
-        let new = applied.flatten().collect();
+        let pending = &mut self.spare_pending;
+        let new = self.spare.change(|spare| {
+            for changes in pending.drain(..) {
+                // Their new next hops were returned when the other replica got them.
+                changes.iter().for_each(|change| drop(apply(spare, change)));
+            }
+            let changes = changes.iter().flat_map(|changes| changes.iter());
+            changes.filter_map(|change| apply(spare, change)).collect()
+        })?;
         core::mem::swap(&mut self.live, &mut self.spare);
         self.spare_pending = changes;
         Some(new)
@@ -159,6 +173,9 @@ impl FibUpdater {
 }
 
 #[cfg(test)]
+mod order_model;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use nw_element_api::FaceId;
@@ -167,13 +184,13 @@ mod tests {
     use nw_tables::fib::{FibConfig, NextHop};
     use proptest::prelude::*;
 
-    fn small_fib() -> Fib {
+    pub(super) fn small_fib() -> Fib {
         // Full after twelve prefixes, and of next hop sets even earlier.
         let config = FibConfig { next_hop_sets_max: 6, ..FibConfig::new(12) };
         routes::empty_fib(HashKey::new([1, 2, 3, 4]), config)
     }
 
-    fn change(prefix: u8, faces: &[u8]) -> OwnedFibChange {
+    pub(super) fn change(prefix: u8, faces: &[u8]) -> OwnedFibChange {
         let name: Name = format!("/a/{}/{prefix}", prefix % 3).parse().unwrap();
         let next_hops =
             faces.iter().map(|face| NextHop { face: face_of(*face), cost: 1 }).collect();
@@ -189,7 +206,7 @@ mod tests {
 
     #[test]
     fn left_right_spare_in_use_is_not_changed() {
-        let mut replicas = LeftRight::new(small_fib);
+        let mut replicas = LeftRight::new(|| Arc::new(small_fib()));
         let (before, first) = (replicas.live(), change(1, &[1]));
         let new = replicas.change(vec![vec![first.clone()].into()]).unwrap();
         assert_eq!(
@@ -227,7 +244,12 @@ mod tests {
                 ((shard, sender), receiver)
             })
             .unzip();
-        let updater = FibUpdater { commands, readers, wakers, replicas: LeftRight::new(small_fib) };
+        let updater = FibUpdater {
+            commands,
+            readers,
+            wakers,
+            replicas: LeftRight::new(|| Arc::new(small_fib())),
+        };
         let thread = std::thread::spawn(move || updater.run());
         let read = |commands: Receiver<ShardCommand>| {
             let (mut fib, mut seen, mut strategies) = (Arc::new(small_fib()), 0, 0);
@@ -277,7 +299,7 @@ mod tests {
                 1..40,
             )
         ) {
-            let (mut replicas, mut model) = (LeftRight::new(small_fib), small_fib());
+            let (mut replicas, mut model) = (LeftRight::new(|| Arc::new(small_fib())), small_fib());
             let mut reader: Option<Arc<Fib>> = None;
             for (batch, keep_reading) in batches {
                 let changes: Vec<OwnedFibChange> =

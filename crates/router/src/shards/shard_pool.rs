@@ -507,7 +507,7 @@ fn shared_fibs(
         .map(|(node, shards)| SharedFib {
             node,
             shards,
-            replicas: LeftRight::new(&make),
+            replicas: LeftRight::new(|| Arc::new(make())),
             readers: Vec::new(),
         })
         .collect()

@@ -115,10 +115,10 @@ STEPS = {
             is_alone=True,
         ),
     ],
-    "conformance": lambda: one("conformance", "tests/conformance/run-nw"),
+    "conformance": lambda: one("conformance", "tests/conformance/run-nw -v"),
     "conformance-shards": lambda: one(
         "conformance-shards",
-        "tests/conformance/run-nw --expect tests/conformance/expect/nw-shards.txt",
+        "tests/conformance/run-nw -v --expect tests/conformance/expect/nw-shards.txt",
         environment={"NW_SHARDS": "3"},
     ),
     "interop": lambda: one("interop", "tests/interop/run"),
@@ -164,10 +164,13 @@ PARTS = {
         "tests/net/run test_bench_xdp",
         "env NW_STRICT=1 tests/page/run --only frames_per_second",
     ],
-    "kills": ["env NW_NETWORK_BOUNDARIES=all tests/network/run test_crash"],
+    "boundaries": [
+        "env NW_NETWORK_BOUNDARIES=all tests/network/run test_crash",
+        f"cargo test -p nw-experiments --lib {' '.join(CARGO)} -- --ignored",
+    ],
     "properties": [
         f"env -u PROPTEST_RNG_SEED cargo test --workspace --lib --bins --tests {' '.join(CARGO)}",
-        f"env NW_MODEL_PREEMPTIONS=3 cargo test -p nw-faces -p nw-router --lib {' '.join(CARGO)} order_model",
+        f"env NW_MODEL_PREEMPTIONS=5 cargo test -p nw-faces --lib {' '.join(CARGO)} order_model",
     ],
     "mutants": ["tests/mutants/run"],
     "dependencies": [

@@ -21,8 +21,9 @@ UNITTEST_END = re.compile(r"^(?:OK|FAILED)(?: \((.*)\))?$")
 UNITTEST_FAILED = re.compile(r"^(?:FAIL|ERROR): \w+ \((test_\w+(?:\.\w+){1,2})\)")
 CONFORMANCE_FAILED = re.compile(r"^FAIL (\S+@\S+)$")
 OWN = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\b")
+IGNORED = re.compile(r"^test (\S+) \.\.\. ignored(?:, (.*))?$")
 SKIP = re.compile(
-    r"^(?:.*\.\.\. skipped '(?P<unittest>.*)'|skipped:? +(?P<own>.*))$", re.IGNORECASE
+    r"""^(?:.*\.\.\. )?skipped:? +(?P<quote>['"]?)(?P<reason>.*)(?P=quote)$""", re.IGNORECASE
 )
 QUIET_LINE = re.compile(
     r"^(test .* \.\.\. ok|running \d+ tests?|test result: ok\..*|\s*|\s+(Running|Doc-tests) .*)$"
@@ -105,7 +106,6 @@ class Outcome:
         if found := LIBTEST.match(line):
             self.passed += int(found[1])
             self.failed += int(found[2])
-            self.skips += ["ignored by libtest"] * int(found[3])
         elif (
             found := LIBTEST_FAILED.match(line)
             or UNITTEST_FAILED.match(line)
@@ -126,8 +126,10 @@ class Outcome:
             # Skips that no line tells are counted all the same; one line may tell several.
             if not self.skips:
                 self.skips += ["without a reason"] * int(found[3] or 0)
+        elif found := IGNORED.match(line):
+            self.skips.append(f"{found[1]}: {found[2] or 'ignored without a reason'}")
         elif found := SKIP.match(line):
-            self.skips.append(found["unittest"] or found["own"])
+            self.skips.append(found["reason"])
 
     def text(self):
         shown = (line for line in self.lines if not (self.task.is_quiet and QUIET_LINE.match(line)))

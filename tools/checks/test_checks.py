@@ -20,17 +20,20 @@ class Counting(unittest.TestCase):
     def test_libtest_is_counted_with_names_of_failures(self):
         outcome = outcome_of(
             "running 3 tests\ntest a::b ... ok\ntest a::c ... FAILED\n"
+            "test a::d ... ignored, slow\n"
             "test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out"
         )
         self.assertEqual((outcome.passed, outcome.failed, outcome.failures), (1, 1, ["a::c"]))
-        self.assertEqual(outcome.skips, ["ignored by libtest"])
+        self.assertEqual(outcome.skips, ["a::d: slow"])
 
     def test_unittest_is_counted_with_reasons_of_skips(self):
         outcome = outcome_of(
             "test_a (test_x.X.test_a) ... ok\ntest_b (test_x.X.test_b) ... skipped 'no root'\n"
-            "FAIL: test_c (test_x.X.test_c)\nRan 3 tests in 0.1s\n\nFAILED (failures=1, skipped=1)"
+            'test_d (test_x.X.test_d) ... skipped "no engine\'s socket"\n'
+            "FAIL: test_c (test_x.X.test_c)\nRan 4 tests in 0.1s\n\nFAILED (failures=1, skipped=2)"
         )
-        self.assertEqual((outcome.passed, outcome.failed, outcome.skips), (1, 1, ["no root"]))
+        self.assertEqual((outcome.passed, outcome.failed), (1, 1))
+        self.assertEqual(outcome.skips, ["no root", "no engine's socket"])
         self.assertEqual(outcome.failures, ["test_x.X.test_c"])
 
     def test_own_runners_count_skips_once(self):

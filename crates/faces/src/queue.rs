@@ -266,7 +266,7 @@ mod tests {
         fn queue_equals_deque(
             steps in proptest::collection::vec((0usize..300, 0usize..9000, 0usize..20_000), 0..200),
         ) {
-            let (mut queue, mut model) = (ByteQueue::default(), VecDeque::new());
+            let (mut queue, mut model) = (ByteQueue::default(), VecDeque::<u8>::new());
             let mut next = 0u8;
             for (first, second, consume) in steps {
                 let bytes: Vec<u8> =

@@ -280,7 +280,7 @@ mod tests {
         ) {
             let memory = memory();
             let (mut writer, mut reader) = ends(&memory, start);
-            let (mut model, mut next) = (VecDeque::new(), 0u8);
+            let (mut model, mut next) = (VecDeque::<u8>::new(), 0u8);
             for (lens, read) in steps {
                 let mut next_byte = || {
                     next = next.wrapping_add(1);

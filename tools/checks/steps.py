@@ -172,7 +172,7 @@ PARTS = {
         f"env -u PROPTEST_RNG_SEED cargo test --workspace --lib --bins --tests {' '.join(CARGO)}",
         f"env NW_MODEL_PREEMPTIONS=5 cargo test -p nw-faces --lib {' '.join(CARGO)} order_model",
     ],
-    "mutants": ["tests/mutants/run"],
+    "mutants": ["tests/mutants/run --install", "tests/mutants/run"],
     "dependencies": [
         "tests/dependencies/run",
         f"cargo clippy -p nw-cli -p nw-kubernetes --all-targets {OPERATOR} {' '.join(CARGO)} -- -D warnings",

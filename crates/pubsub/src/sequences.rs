@@ -302,6 +302,16 @@ mod tests {
     }
 
     #[test]
+    fn missing_numbers_are_given_up_to_the_last() {
+        let mut detector = GapDetector::expecting(POLICY, 1);
+        detector.receive(6, at(0));
+        detector.give_up(3);
+        assert_eq!((detector.missing(), detector.take_lost(), detector.first_open()), (2, 3, 4));
+        detector.give_up(3);
+        assert_eq!((detector.missing(), detector.take_lost()), (2, 0));
+    }
+
+    #[test]
     fn gap_without_requests_is_lost_at_once() {
         let mut detector = GapDetector::new(RepairPolicy { requests_max: 0, ..POLICY });
         detector.receive(1, at(0));

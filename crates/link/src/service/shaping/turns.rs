@@ -111,7 +111,7 @@ impl<Q: Queue> Turns<Q> {
 mod tests {
     use super::*;
 
-    /// Interests that wait, each at a cost of a ninth of a quantum.
+    /// Interests that wait: of queue `z` each at a cost of two quanta, of others of a ninth.
     struct Waiting {
         name: char,
         interests: u32,
@@ -121,7 +121,8 @@ mod tests {
 
     impl Queue for Waiting {
         fn next_cost(&mut self) -> Option<f64> {
-            (self.interests > 0).then_some(COST)
+            let cost = if self.name == 'z' { 2.0 * QUANTUM } else { COST };
+            (self.interests > 0).then_some(cost)
         }
     }
 
@@ -149,6 +150,14 @@ mod tests {
         assert_eq!(serve(&mut turns, 10), "abbbbbbbbb");
         set(&mut turns, 'a', 100);
         assert_eq!(serve(&mut turns, 27), "aaaaaaaaabbbbbbbbbaaaaaaaaa", "nothing was saved up");
+    }
+
+    #[test]
+    fn queue_of_large_cost_is_served_in_every_second_round() {
+        let mut turns = Turns::default();
+        turns.push_last(Waiting { name: 'z', interests: 100 });
+        turns.push_last(Waiting { name: 'b', interests: 100 });
+        assert_eq!(serve(&mut turns, 29), "bbbbbbbbbzbbbbbbbbbbbbbbbbbbz");
     }
 
     #[test]

@@ -160,10 +160,7 @@ PARTS = {
     "attacks": ["tests/hostile/run"],
     "paper-csr": ["tests/net/run test_paper"],
     "papers": ["tests/network/run test_paper", "tests/pubsub/run test_paper"],
-    "rates": [
-        "tests/net/run test_bench_xdp",
-        "env NW_STRICT=1 tests/page/run --only frames_per_second",
-    ],
+    "rates": ["tests/net/run test_bench_xdp"],
     "boundaries": [
         "env NW_NETWORK_BOUNDARIES=all tests/network/run test_crash",
         f"cargo test -p nw-experiments --lib {' '.join(CARGO)} -- --ignored",

@@ -18,7 +18,7 @@ build: ## the release binary: target/release/nw
 	@tools/setup build
 	$(CARGO) build --release -p nw-cli
 
-demo: ## a real file through real routers, with figures; three minutes to build on two cores
+demo: ## a real file through real routers, with figures; eight minutes to build on two cores
 	@tools/setup build
 	$(CARGO) build --profile demo --locked -p nw-cli
 	@$(TARGET)/demo/nw demo

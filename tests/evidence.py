@@ -208,13 +208,13 @@ def verdict_of(test, results):
 def missing(all_rows, results, suites=None):
     """Returns (row, test, why) for each named test that has not passed, where why is `failed`,
     `skipped` or `did not run`. `results` maps names to verdicts. Tests of the second tier are
-    missing only if they began. With `suites`, tests of other suites are left out."""
+    missing only if they failed. With `suites`, tests of other suites are left out."""
     found = []
     for row in all_rows:
         for test in row.tests:
             verdict = verdict_of(test, results)
             is_asked = suites is None or test.result_name.split(":")[0] in suites
-            if is_asked and verdict != PASSED and not (test.is_long and verdict is None):
+            if is_asked and verdict != PASSED and not (test.is_long and verdict != FAILED):
                 found.append((row, test, verdict or "did not run"))
     return found
 

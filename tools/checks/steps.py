@@ -15,17 +15,8 @@ from .tasks import Task
 # Compiled alike for programs and tests, so that each crate is compiled once.
 CARGO = ["--profile", PROFILE, "--locked", "--quiet"]
 PROGRAMS = ["cargo", "build", "--workspace", "--bins", *CARGO]
-TESTS = [
-    "cargo",
-    "test",
-    "--workspace",
-    "--no-run",
-    "--lib",
-    "--bins",
-    "--tests",
-    "--examples",
-    *CARGO,
-]
+# With the examples as they are, which those of the documents run.
+TESTS = ["cargo", "test", "--workspace", "--no-run", *CARGO]
 OPERATOR = "--features nw-cli/kubernetes"
 NW, NW_BENCH = TARGET / PROFILE / "nw", TARGET / PROFILE / "nw-bench"
 

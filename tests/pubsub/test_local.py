@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import unittest
+from pathlib import Path
 
 from namewire import Lost, Publication, Publisher, Refused, Subscriber, derived_name
 from node import ROOT, NodeTest, wait_until

@@ -249,8 +249,9 @@ def unit_task(message):
 
 
 def package_of(message):
-    """The name in a package id such as `path+file:///…/crates/name#nw-name@0.1.0`."""
-    return message["package_id"].rsplit("#", 1)[1].split("@")[0]
+    """The name in a package id such as `path+file:///…/name#nw-name@0.1.0`, or `…/xtask#0.1.0`."""
+    path, _, named = message["package_id"].rpartition("#")
+    return named.split("@")[0] if "@" in named else os.path.basename(path)
 
 
 def cargo_environment():

@@ -121,7 +121,7 @@ fn every_bound_is_read_somewhere() {
         })
         .filter(|key| !key.starts_with("page/map_of_"))
         .collect();
-    assert!(unread.is_empty(), "nobody reads: {unread:?}");
+    assert!(unread.is_empty(), "read by no code: {unread:?}");
 }
 
 #[test]

@@ -123,8 +123,8 @@ fn socket_is_replaced_and_program_detached() {
         .map(interest)
         .find(|wire| shard_of_packet(wire, &KEY, 2).0 == 1)
         .expect("one of shard 1");
-    // Its socket is closed: the system gives the packet to the remaining one. A process that another
-    // test starts has a copy of the socket until it runs its program.
+    // Its socket is closed: the system gives the packet to the remaining one. A process that
+    // another test starts has a copy of the socket until it runs its program.
     sockets.truncate(1);
     let (mut lost, deadline) = (0, Instant::now() + Duration::from_secs(30));
     loop {
